@@ -3,6 +3,8 @@
  * Why: used memory is exact (exported as a metric), a test can make the n-th allocation fail, and a
  * process can print the table of its pools (asked, used, limit) at start.
  * Failure: returns NULL, never aborts; every caller handles it. mem_free(NULL) is legal.
+ * Alignment: blocks of 64 bytes and more lie on 64, smaller ones on 16 (after mem_realloc too, which
+ * therefore always moves). A block of 0 bytes is a valid pointer. Head of a block: 16 or 64 bytes, not counted.
  * Thread: any; counters are relaxed atomics (statistics only, they order nothing).
  */
 #ifndef SLUICE_BASE_MEM_H
