@@ -1,10 +1,10 @@
 /* heap.h - binary heap of fixed capacity whose items know their place, so that any of them can be
  * removed or moved after its key changed, in O(log n).
  *
- * The item embeds a `struct heap_node` (list.h's list_item turns a node back into its item). Order is
- * the caller's `less(a, b, ctx)`, a strict order; ties should be broken by the caller (arrival number)
- * where the order of equals matters, the heap keeps none. heap_node_init before an item's first use.
- * The heap owns no item. Nothing is allocated after heap_init. Thread: one owner.
+ * The item embeds a `struct heap_node` (list_item of list.h turns it back into its item). Order is
+ * the caller's strict `less(a, b, ctx)`; where the order of equals matters the caller breaks ties
+ * (arrival number), the heap keeps none. heap_node_init before an item's first use. The heap owns no
+ * item. Nothing is allocated after heap_init. Thread: one owner.
  */
 #ifndef SLUICE_BASE_HEAP_H
 #define SLUICE_BASE_HEAP_H
@@ -31,11 +31,11 @@ void heap_deinit(struct heap *h);
 void heap_node_init(struct heap_node *n);
 bool heap_linked(const struct heap_node *n);
 
-int heap_push(struct heap *h, struct heap_node *n);      /* n in no heap; -1 = full */
-struct heap_node *heap_top(const struct heap *h);        /* the smallest; NULL when empty */
-struct heap_node *heap_pop(struct heap *h);              /* removes and returns it; NULL when empty */
-void heap_remove(struct heap *h, struct heap_node *n);   /* must be in this heap */
-void heap_moved(struct heap *h, struct heap_node *n);    /* its key changed, either way: put it right */
-bool heap_check(const struct heap *h);                   /* auditor: order and places are consistent */
+int heap_push(struct heap *h, struct heap_node *n);    /* n in no heap; -1 = full */
+struct heap_node *heap_top(const struct heap *h);      /* the smallest; NULL when empty */
+struct heap_node *heap_pop(struct heap *h);            /* removes and returns it; NULL when empty */
+void heap_remove(struct heap *h, struct heap_node *n); /* must be in this heap */
+void heap_moved(struct heap *h, struct heap_node *n);  /* its key changed, up or down */
+bool heap_check(const struct heap *h);                 /* auditor: order and places agree */
 
 #endif

@@ -1,8 +1,8 @@
 /* list.h - intrusive doubly linked list; the link is a member of the item, so nothing is allocated.
  *
- * A head is a `struct list` of its own that was list_init'ed; an item's link is list_init'ed before
- * its first use, so that list_linked and a second list_remove are legal on it. An item is in one list
- * per link. The list owns nothing. Thread: one owner. Cost: every call O(1), list_count O(n).
+ * A head is a `struct list` that was list_init'ed; an item's link is list_init'ed before its first
+ * use, so that list_linked and a second list_remove are legal on it. An item is in one list per link.
+ * The list owns nothing. Thread: one owner. Cost: every call O(1), list_count O(n).
  *
  *     struct list *at, *next;
  *     list_each(at, next, &head) { struct item *it = list_item(at, struct item, link); ... }
@@ -19,7 +19,8 @@ struct list {
     struct list *prev, *next;
 };
 
-#define list_item(link_ptr, type, member) ((type *)(void *)((char *)(link_ptr) - offsetof(type, member)))
+#define list_item(link_ptr, type, member)                                                          \
+    ((type *)(void *)((char *)(link_ptr) - offsetof(type, member)))
 
 #define list_each(at, after, head)                                                                 \
     for ((at) = (head)->next, (after) = (at)->next; (at) != (head);                                \

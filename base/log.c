@@ -1,5 +1,5 @@
-/* log.c - builds a line on the stack and hands it over in one write(2), so that lines of threads and
- * processes that share stderr never mix. Clock: log lines carry wall time; this is the one file
+/* log.c - builds a line on the stack and hands it over in one write(2), so that lines of threads
+ * and processes that share stderr never mix. Clock: log lines carry wall time; this is the one file
  * outside the shells that reads it.
  */
 #include "base/log.h"
@@ -63,7 +63,7 @@ static bool is_control(const unsigned char *s, size_t n) {
     return n == 3 && s[0] == 0xE2 && s[1] == 0x80 && (s[2] == 0xA8 || s[2] == 0xA9);
 }
 
-/* Appends one byte escaped. JSON gets a doubled backslash, so that the text reads the same there. */
+/* Appends one byte escaped; JSON gets a doubled backslash, so that the text reads the same. */
 static size_t put_escaped(char *out, unsigned char c, bool json) {
     return (size_t)sprintf(out, json ? "\\\\x%02x" : "\\x%02x", c);
 }
@@ -129,7 +129,8 @@ void log_line(enum log_level level, const char *fmt, ...) {
         msg[0] = '\0';
     size_t n = put_head(line, sizeof(line), level, json);
     n += escape(line + n, sizeof(line) - n - 8, msg, json);
-    n += (size_t)sprintf(line + n, "%s%s\n", len >= (int)sizeof(msg) ? "..." : "", json ? "\"}" : "");
+    const char *cut = len >= (int)sizeof(msg) ? "..." : "";
+    n += (size_t)sprintf(line + n, "%s%s\n", cut, json ? "\"}" : "");
     write_all(line, n);
     errno = saved;
 }

@@ -1,5 +1,5 @@
-/* mem.c - the memory door. Every block carries a small head with its size, so that the count of used
- * bytes needs no lock and no table. Blocks of 64 bytes and more are aligned to 64, because structs
+/* mem.c - the memory door. Every block carries a small head with its size, so that the count of
+ * used bytes needs no lock and no table. Blocks of 64 bytes and more are aligned to 64, because structs
  * with cache-line aligned members (struct ring) are allocated like any other.
  */
 #include "base/mem.h"
@@ -35,8 +35,8 @@ static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool count_call(void) {
     atomic_fetch_add_explicit(&call_count, 1, memory_order_relaxed);
     uint64_t n = atomic_load_explicit(&fail_in, memory_order_relaxed);
-    while (n != 0 && !atomic_compare_exchange_weak_explicit(&fail_in, &n, n - 1,
-                                                            memory_order_relaxed, memory_order_relaxed))
+    while (n != 0 && !atomic_compare_exchange_weak_explicit(
+                         &fail_in, &n, n - 1, memory_order_relaxed, memory_order_relaxed))
         ;
     return n == 1;
 }
