@@ -92,7 +92,7 @@ START_TEST(maps_are_whole_zeroed_pages) {
 END_TEST
 
 START_TEST(pool_table_updates_rows_and_has_an_end) {
-    static char names[MEM_POOLS_MAX + 5][8];
+    static char names[MEM_POOLS_MAX + 5][16];
     mem_pool_set("kv", 100, 10, 200);
     mem_pool_set("kv", 100, 90, 200);
     struct mem_pool_row rows[MEM_POOLS_MAX];
