@@ -1,0 +1,48 @@
+/* packed_matrix.h - one weight matrix in the order the matmul kernels read it.
+ *
+ * Rows are interleaved in groups of 16; the last group is filled up with zero rows. A group is its
+ * blocks of 32 columns, ascending; the columns are filled up with zeros to a multiple of 32 (F32
+ * only, the quantised types have whole blocks). A block, bytes in order, j = 0 .. 7 a run of 4
+ * columns:
+ *   Q4_1, 320: 16 x F16 scale d | 16 x F16 minimum m | j: 8 rows x 4 bytes; the byte of row r,
+ *              column 4j + c holds row r's nibble low and row r + 8's nibble high (r < 8)
+ *   Q8_0, 544: 16 x F16 scale d | j: rows 0-7 x 4 int8, then rows 8-15 x 4 int8
+ *   F32, 2048: column by column, 16 floats
+ * so that one int32 lane of a vector is one row with 4 columns and a vector load gives 8 rows.
+ *
+ * Order of calls: packed_matrix_plan (shape, sizes), the caller finds `bytes` bytes and sets `data`
+ * (64-byte aligned; page-aligned with huge pages is fastest), packed_matrix_fill over all groups,
+ * in any order and from any threads (ranges must not overlap). Ownership: data is the caller's;
+ * the tensor is not needed after the fill. Failure: plan refuses types and shapes it does not
+ * know (ERR_BAD_FILE).
+ */
+#ifndef SLUICE_WORKER_ENGINE_CPU_PACKED_MATRIX_H
+#define SLUICE_WORKER_ENGINE_CPU_PACKED_MATRIX_H
+
+#include "base/err.h"
+#include "model/gguf.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PACKED_ROWS 16
+#define PACKED_COLS 32
+#define PACKED_Q4_1_BYTES 320
+#define PACKED_Q8_0_BYTES 544
+#define PACKED_F32_BYTES 2048
+
+struct packed_matrix {
+    enum gguf_type type;
+    uint32_t n_rows, n_cols;      /* as the tensor says: dims[1] x dims[0] */
+    uint32_t n_groups, n_blocks;  /* row groups; blocks of 32 columns a row */
+    size_t block_bytes, group_bytes, bytes;
+    uint8_t *data;
+};
+
+int packed_matrix_plan(struct packed_matrix *m, const struct gguf_tensor *t, struct err *e);
+void packed_matrix_fill(const struct packed_matrix *m, const struct gguf_tensor *t,
+                        uint32_t group_begin, uint32_t group_end);
+/* One row as floats (embedding look-up): d * q + m, d * q, or the float. Writes n_cols values. */
+void packed_matrix_row(const struct packed_matrix *m, uint32_t row, float *out);
+
+#endif
