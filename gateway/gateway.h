@@ -1,0 +1,39 @@
+/* gateway.h - the gateway process: what its modules share, and on which thread each lives.
+ *
+ * Threads: the *loop* (one libuv loop: HTTP, RPC door, worker link, dispatch, streams, metrics) owns all
+ * mutable state; two *text lanes* (gateway/lane.h) parse, render and tokenize, and hand results back through a ring
+ * and uv_async. Nothing blocks the loop; bodies over 64 KiB are parsed on a lane.
+ */
+#ifndef SLUICE_GATEWAY_GATEWAY_H
+#define SLUICE_GATEWAY_GATEWAY_H
+
+#include "config/config.h"
+#include "gateway/metrics.h"
+#include "model/model.h"
+
+#include <uv.h>
+
+struct dispatch;   /* gateway/dispatch.h: gateway_core, the link, slots */
+struct lanes;      /* gateway/lane.h */
+struct http_server; /* gateway/http.h */
+struct rpc_door;   /* gateway/rpc_door.h */
+
+struct gateway {
+    const struct settings *settings;
+    uv_loop_t *loop;
+    struct model *model;
+    int64_t started_wall_s;        /* unix time; `created` of the model card */
+    uint64_t incarnation;
+    struct metrics metrics;
+    struct dispatch *dispatch;
+    struct lanes *lanes;
+    struct http_server *http;
+    struct rpc_door *rpc;
+    bool draining;                 /* first SIGTERM: /ready 503, new requests 503 */
+    uint32_t live_requests;
+};
+
+uint64_t gateway_now_ns(void);     /* CLOCK_MONOTONIC */
+int64_t gateway_wall_s(void);
+
+#endif
