@@ -1,7 +1,7 @@
 /* gguf.h - reads what a GGUF file (version 2 or 3, little endian) says; maps it, never copies tensors.
  *
  * Every count, length, offset and size is checked against the file's size before it is used or
- * multiplied; nothing larger than the file itself is ever allocated. Errors name the field or tensor
+ * multiplied; tables in memory are at most a few times the bytes they describe. Errors name the field or tensor
  * (ERR_BAD_FILE). Extra bytes after the last tensor: a warning in the log, not an error.
  * Order: gguf_open, lookups, gguf_close. Ownership: every string, array and tensor pointer lives
  * inside the mapping until gguf_close. Thread: read-only after open, any thread.
@@ -59,6 +59,9 @@ const char *gguf_type_name(uint32_t type);               /* "Q4_1", or "type 17"
 /* Bytes of n elements of a type; 0 when the type is unknown or n is no multiple of its block. */
 uint64_t gguf_type_bytes(uint32_t type, uint64_t n);
 uint64_t gguf_file_bytes(const struct gguf *g);
+/* A string of the file, fit for a message: cut at 64 bytes, and what is not printable ASCII shown as '?'. */
+struct gguf_shown { char s[72]; };
+struct gguf_shown gguf_show(struct gguf_str s);
 /* Hash over names, shapes, types and bytes of all tensors: part of the numerics id (E10). Reads the whole file once. */
 struct hash128 gguf_tensors_hash(const struct gguf *g);
 

@@ -23,8 +23,9 @@ struct model {
 int model_open(struct model *m, const char *path, const char *name, struct err *e);
 void model_close(struct model *m);
 
-/* Chat messages to ids, exactly once per request (E9): rendering, then each piece tokenized with
- * parse_special = piece.own. */
+/* Chat messages to ids, exactly once per request (E9): rendering, then tokenizing. Control tokens are recognised
+ * in the template's own pieces only; the text between two of them is tokenized as one. ERR_INVALID when the
+ * file has no template. ids are appended. */
 int model_chat_ids(const struct model *m, struct tokenizer_scratch *s, const json_t *messages,
                    bool add_generation_prompt, size_t max_ids, struct id_list *out, struct err *e);
 

@@ -3,7 +3,8 @@
  * Pre-tokenizer `smollm` (single digits split off, then the GPT-2 expression), merges in O(n log n).
  * Input is bytes with a length (NUL allowed); invalid UTF-8 is tokenized byte-wise, never refused here.
  * Order: tokenizer_create once per model, tokenizer_encode from any number of threads at once, each with
- * its own tokenizer_scratch (holds PCRE2 match data and merge heaps; grows, never shrinks).
+ * its own tokenizer_scratch (holds PCRE2 match data and merge heaps; grows, and is cut back after a huge text).
+ * Bytes the vocabulary has no token for (the real model: 21, such as 0x04) take no id. The vocabulary must outlive it.
  */
 #ifndef SLUICE_MODEL_TOKENIZER_H
 #define SLUICE_MODEL_TOKENIZER_H
@@ -27,6 +28,9 @@ void tokenizer_scratch_destroy(struct tokenizer_scratch **s);
  * Stops with ERR_TOO_LARGE when out->n would pass `max_ids` (0 = no limit). 0 or -1. */
 int tokenizer_encode(const struct tokenizer *t, struct tokenizer_scratch *s, const char *text, size_t n,
                      bool parse_special, size_t max_ids, struct id_list *out, struct err *e);
+/* The first control token written in text[*at..n): its id, with *at and *len where it stands; -1 and *at = n
+ * when there is none. Leftmost, then longest. */
+int32_t tokenizer_next_control(const struct tokenizer *t, const char *text, size_t n, size_t *at, size_t *len);
 const struct vocab *tokenizer_vocab(const struct tokenizer *t);
 
 /* Detokenizer: ids in, whole UTF-8 out, bytes that may still become a character held back.

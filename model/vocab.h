@@ -16,6 +16,7 @@ void vocab_destroy(struct vocab **v);
 
 int32_t vocab_size(const struct vocab *v);
 bool vocab_is_control(const struct vocab *v, int32_t id);       /* token_type 3 (control) */
+bool vocab_is_plain(const struct vocab *v, int32_t id);         /* token_type 1: what merges may make */
 /* The bytes a token stands for (byte-level map undone; a control token's own text). id must be in range. */
 const uint8_t *vocab_bytes(const struct vocab *v, int32_t id, size_t *n);
 int32_t vocab_eos(const struct vocab *v);                       /* -1 when the file names none */
