@@ -24,6 +24,12 @@
  * Finish HANDED_BACK or UNKNOWN -> QUEUED again, not to the same worker before a newer STATUS than the refusal. CANCELLED (not asked
  * for) and FAILED -> once more from the queue, the second time FAIL. TOO_LARGE, REFUSED -> FAIL.
  *
+ * GE_CANCEL of a QUEUED or SENT slot: GA_CANCEL to its worker and GA_FAIL(ERR_CANCELLED), the one door out; of a DONE
+ * slot: the same as GE_RELEASE; of a free one: nothing. GE_RELEASE frees a DONE slot (and ACKs what was not).
+ * After GE_DRAIN arrivals get GA_FAIL(ERR_DRAINING); GA_DRAINED once no slot is in use.
+ * A lost session's slots keep their last submission: if the same worker process lists it in its next SYNC before
+ * it was sent elsewhere, it is taken up again (GAP), nothing is computed twice.
+ *
  * Worker lost (GE_DOWN, or a HELLO with another incarnation): its SENT slots are QUEUED with the ids they have.
  * They resume only under an equal numerics id if an id beyond the prompt was accepted; rank 1 may start again from the prompt
  * (GA_RESTART: the shell forgets the output ids) when none is there for lost_ns. Rank 0 without an eligible

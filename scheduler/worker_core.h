@@ -21,6 +21,12 @@
  * Unexpected events: SUBMIT with a submission already held = ignored; CANCEL of an unknown one = WA_FINISH
  * UNKNOWN without slot; GAP of an unknown one likewise; ACK of an unknown one = ignored; completion of an unknown
  * step or span = assert (the engine is ours).
+ * A SUBMIT's slot that the core does not take (held already, no session) is given back by WA_FREE in the same event.
+ * One refused at the door (refused, too large, draining) takes its slot as FINISHED, so that the finish is repeated
+ * until ACK; only without a slot it is a WA_FINISH, which the shell must keep until it was really sent.
+ * CANCEL of a held one: WA_FINISH CANCELLED once, WA_FREE at once or after the span's confirmation.
+ * A drop request that the engine answers by STEP_END alone: that span has its worker_token like the others.
+ * WA_SYNC is repeated each second while submissions of an UP session are detached.
  *
  * Session of a gateway (by index): DOWN, UP. UP emits WA_SYNC; each held submission of that gateway is DETACHED
  * until GAP (attached, sends from there) or CANCEL. SUBMIT attaches. DOWN: detaches all; rank 1 is not
@@ -63,6 +69,7 @@ struct worker_core_config {
     uint64_t lost_realtime_ns, lost_batch_ns; /* 2 s, 30 s */
     uint64_t finish_repeat_ns;     /* 1 s */
     uint32_t debug_preempt_every, debug_park_every, debug_drop_every; /* 0 = off; counted in steps */
+    uint32_t debug_pool_blocks;    /* at most so many blocks in use (kvpool_shrink); 0 = all */
 };
 
 enum worker_event_kind {
@@ -151,6 +158,8 @@ struct worker_stats {
 struct worker_core;
 
 size_t worker_core_bytes(const struct worker_core_config *cfg);
+/* The first so many bytes are the state (no pointers: hash, compare); the rest is scratch for plans. A clone copies all. */
+size_t worker_core_state_bytes(const struct worker_core_config *cfg);
 struct worker_core *worker_core_init(void *region, const struct worker_core_config *cfg); /* zeroed, 64-aligned */
 uint32_t worker_core_actions_max(const struct worker_core_config *cfg);
 uint32_t worker_core_handle(struct worker_core *c, const struct worker_event *ev, uint64_t now_ns,
