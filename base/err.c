@@ -33,7 +33,8 @@ static void drop_torn_tail(char *s, size_t n) {
 }
 
 /* The text is made aside first: callers may pass e->msg itself as an argument to add context. */
-static void fill(struct err *e, enum err_code code, const char *param, const char *fmt, va_list ap) {
+static void fill(struct err *e, enum err_code code, const char *param, const char *fmt,
+                 va_list ap) {
     char msg[ERR_MSG_MAX], field[ERR_PARAM_MAX];
     int n = vsnprintf(msg, sizeof(msg), fmt, ap);
     if (n < 0)

@@ -1,6 +1,6 @@
 /* mem.c - the memory door. Every block carries a small head with its size, so that the count of
- * used bytes needs no lock and no table. Blocks of 64 bytes and more are aligned to 64, because structs
- * with cache-line aligned members (struct ring) are allocated like any other.
+ * used bytes needs no lock and no table. Blocks of 64 bytes and more are aligned to 64, because
+ * structs with cache-line aligned members (struct ring) are allocated like any other.
  */
 #include "base/mem.h"
 

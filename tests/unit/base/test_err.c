@@ -67,7 +67,7 @@ START_TEST(the_list_is_consistent) {
     ck_assert_ptr_null(err_code_text(ERR_INVALID));
     ck_assert_str_eq(err_type(ERR_QUEUE_FULL), "server_error");
     ck_assert_int_eq(err_http_status((enum err_code)9999), 500);
-    ck_assert_str_eq(err_name((enum err_code)-3), "INTERNAL");
+    ck_assert_str_eq(err_name((enum err_code) - 3), "INTERNAL");
 }
 END_TEST
 

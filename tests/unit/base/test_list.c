@@ -22,8 +22,7 @@ static void setup_items(void) {
 static int digits(void) {
     int n = 0;
     struct list *at, *next;
-    list_each(at, next, &head)
-        n = n * 10 + list_item(at, struct item, link)->value;
+    list_each(at, next, &head) n = n * 10 + list_item(at, struct item, link)->value;
     return n;
 }
 
@@ -50,9 +49,8 @@ START_TEST(removal_while_walking_and_twice) {
     for (int i = 1; i < 6; i++)
         list_push_back(&head, &it[i].link);
     struct list *at, *next;
-    list_each(at, next, &head)
-        if (list_item(at, struct item, link)->value % 2 == 1)
-            list_remove(at);
+    list_each(at, next, &head) if (list_item(at, struct item, link)->value % 2 == 1)
+        list_remove(at);
     ck_assert_int_eq(digits(), 24);
     list_remove(&it[3].link);
     ck_assert_int_eq(digits(), 24);

@@ -56,10 +56,13 @@ static const char *body(const char *s) {
 
 START_TEST(control_characters_and_broken_utf8_are_escaped) {
     log_open("w", LOG_INFO, false);
-    ck_assert_str_eq(body(logged(LOG_INFO, "a\nb\r\x1b[2J\x7f\t.")), "a\\x0ab\\x0d\\x1b[2J\\x7f\\x09.\n");
+    ck_assert_str_eq(body(logged(LOG_INFO, "a\nb\r\x1b[2J\x7f\t.")),
+                     "a\\x0ab\\x0d\\x1b[2J\\x7f\\x09.\n");
     ck_assert_str_eq(body(logged(LOG_INFO, "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80")),
                      "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\n");
-    ck_assert_str_eq(body(logged(LOG_INFO, "\xC2\x9B" "1m")), "\\xc2\\x9b1m\n");
+    ck_assert_str_eq(body(logged(LOG_INFO, "\xC2\x9B"
+                                           "1m")),
+                     "\\xc2\\x9b1m\n");
     ck_assert_str_eq(body(logged(LOG_INFO, "\xE2\x80\xA8.")), "\\xe2\\x80\\xa8.\n");
     ck_assert_str_eq(body(logged(LOG_INFO, "\xC0\xAF \xED\xA0\x80 \xE2\x82")),
                      "\\xc0\\xaf \\xed\\xa0\\x80 \\xe2\\x82\n");
@@ -70,8 +73,9 @@ START_TEST(json_lines_stay_json) {
     log_open("w", LOG_INFO, true);
     const char *s = logged(LOG_ERROR, "say \"hi\" \\ \n \xFF");
     ck_assert_int_eq(strncmp(s, "{\"ts\":\"", 7), 0);
-    ck_assert_ptr_nonnull(strstr(s, "\"level\":\"error\",\"prog\":\"w\",\"msg\":\"say \\\"hi\\\" \\\\ "
-                                    "\\\\x0a \\\\xff\"}\n"));
+    ck_assert_ptr_nonnull(strstr(s,
+                                 "\"level\":\"error\",\"prog\":\"w\",\"msg\":\"say \\\"hi\\\" \\\\ "
+                                 "\\\\x0a \\\\xff\"}\n"));
     ck_assert_ptr_eq(strchr(s, '\n'), s + strlen(s) - 1);
 }
 END_TEST

@@ -1,4 +1,5 @@
-/* The memory door: exact count, alignment, overflow, the failing n-th allocation, the pool table. */
+/* The memory door: exact count, alignment, overflow, the failing n-th allocation, the pool table.
+ */
 #include "base/mem.h"
 
 #include <check.h>

@@ -1,5 +1,5 @@
-/* The counters of the memory door under threads: nothing is lost, and a failing n-th allocation hits
- * exactly one caller. */
+/* The counters of the memory door under threads: nothing is lost, and a failing n-th allocation
+ * hits exactly one caller. */
 #include "base/mem.h"
 
 #include <check.h>
