@@ -1,9 +1,9 @@
 /* replay_main.c - runs a fuzz target over a folder of inputs, without libFuzzer.
  *
  * usage: fuzz_x [--mutations N] PATH...   (folder or file; N per file, default 64)
- * Each file is run whole, cut at up to 64 places, and with N small mutations from a seed that depends on the
- * file's size and the mutation's number only, so every build runs the same bytes. An empty folder is a
- * failure: a corpus that got lost must not look like a passed test.
+ * Each file is run whole, cut at up to 64 places, and with N small mutations from a seed that
+ * depends on the file's size and the mutation's number only, so every build runs the same bytes. An
+ * empty folder is a failure: a corpus that got lost must not look like a passed test.
  */
 #include <dirent.h>
 #include <stdint.h>

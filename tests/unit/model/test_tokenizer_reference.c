@@ -1,4 +1,5 @@
-/* The real model's tokenizer against the reference vectors, long texts, and the same from several threads. */
+/* The real model's tokenizer against the reference vectors, long texts, and the same from several
+ * threads. */
 #include "model/tokenizer.h"
 
 #include "base/buf.h"
@@ -58,14 +59,14 @@ static void check_ids(const json_t *line, const char *key, bool special, int num
     struct id_list got = {0};
     struct buf back = {0};
     encode(json_string_value(text), json_string_length(text), special, &got);
-    ck_assert_msg(got.n == json_array_size(want), "line %d, %s: %zu ids, not %zu", number, key, got.n,
-                  json_array_size(want));
+    ck_assert_msg(got.n == json_array_size(want), "line %d, %s: %zu ids, not %zu", number, key,
+                  got.n, json_array_size(want));
     for (size_t i = 0; i < got.n; i++)
-        ck_assert_msg(got.ids[i] == json_integer_value(json_array_get(want, i)), "line %d, %s: id %zu is %d",
-                      number, key, i, got.ids[i]);
+        ck_assert_msg(got.ids[i] == json_integer_value(json_array_get(want, i)),
+                      "line %d, %s: id %zu is %d", number, key, i, got.ids[i]);
     decode(&got, &back);
     ck_assert_msg(back.len == json_string_length(text) &&
-                  memcmp(buf_str(&back), json_string_value(text), back.len) == 0,
+                      memcmp(buf_str(&back), json_string_value(text), back.len) == 0,
                   "line %d, %s: the ids do not give the text back", number, key);
     id_list_deinit(&got);
     buf_deinit(&back);
@@ -112,7 +113,8 @@ START_TEST(alice_round_trip)
 }
 END_TEST
 
-/* 2 MB of one letter, of white space, of digits: one piece or millions; quadratic work would take hours. */
+/* 2 MB of one letter, of white space, of digits: one piece or millions; quadratic work would take
+ * hours. */
 START_TEST(huge_pieces)
 {
     static const char fill[] = {'a', ' ', '7', '.', '\n'};
@@ -155,7 +157,8 @@ END_TEST
 /* Bytes without a token vanish and never become the file's unknown id, which is a control token. */
 START_TEST(bytes_without_a_token)
 {
-    static const char text[] = "a\x04\xff\xc0" "b\x06";
+    static const char text[] = "a\x04\xff\xc0"
+                               "b\x06";
     struct id_list ids = {0};
     encode(text, sizeof text - 1, false, &ids);
     ck_assert_uint_eq(ids.n, 2);
@@ -165,7 +168,12 @@ START_TEST(bytes_without_a_token)
 }
 END_TEST
 
-struct job { const char *text; size_t n; const struct id_list *want; int bad; };
+struct job {
+    const char *text;
+    size_t n;
+    const struct id_list *want;
+    int bad;
+};
 
 static void *encode_thread(void *arg)
 {
@@ -186,7 +194,8 @@ static void *encode_thread(void *arg)
 
 START_TEST(threads_agree)
 {
-    static const char text[] = "Threads share one table: 4 of them, \u00e9\u00e8 it's \u65e5\u672c  done.\n";
+    static const char text[] =
+        "Threads share one table: 4 of them, \u00e9\u00e8 it's \u65e5\u672c  done.\n";
     struct id_list want = {0};
     struct job jobs[4];
     pthread_t th[4];
