@@ -82,9 +82,9 @@ static void doc_row(FILE *f, const struct setting *row) {
         fprintf(f, "`%s`", row->def);
     fprintf(f, " | ");
     cell(f, range);
-    fprintf(f, " | %s%s%s | ", row->programs & SETTINGS_UP ? "up " : "",
-            row->programs & SETTINGS_GATEWAY ? "gateway " : "",
-            row->programs & SETTINGS_WORKER ? "worker" : "");
+    fprintf(f, " |%s%s%s | ", row->programs & SETTINGS_UP ? " up" : "",
+            row->programs & SETTINGS_GATEWAY ? " gateway" : "",
+            row->programs & SETTINGS_WORKER ? " worker" : "");
     cell(f, row->help);
     fprintf(f, " |\n");
 }
