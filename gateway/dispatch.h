@@ -16,7 +16,7 @@ struct sequence_ops {
     /* `n` new records beginning at absolute index `index`; then the finish, when not NONE (then visible_bytes counts). */
     void (*deliver)(struct sequence *s, uint32_t index, const struct msg_record *records, uint32_t n, bool logprobs,
                     enum finish finish, uint32_t visible_bytes);
-    void (*restart)(struct sequence *s);                 /* forget output ids and records */
+    void (*restart)(struct sequence *s);                 /* n_out is 0 again: forget records and text */
     void (*fail)(struct sequence *s, enum err_code code); /* the sequence is already out of the dispatcher */
 };
 
@@ -25,7 +25,8 @@ struct sequence {
     /* The SUBMIT template: everything but sub, ids, n_ids, from, deadline_in_ns, which dispatch fills. Lists borrowed. */
     struct msg_submit submit;
     const int32_t *prompt; uint32_t n_prompt;    /* shared between choices of one prompt */
-    int32_t *out; uint32_t n_out, cap_out;       /* grown by dispatch before deliver() returns control */
+    int32_t *out; uint32_t n_out, cap_out;       /* output ids: dispatch appends before it calls deliver(); the owner
+                                                    frees (mem_free) after dispatch_leave or the end */
     uint32_t from;                               /* first index wanted: n_prompt, or 1 with prompt scores */
     uint64_t deadline_ns;                        /* monotonic, 0 = none */
     uint64_t arrived_ns, sent_ns;                /* filled by dispatch */

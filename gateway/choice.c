@@ -1,0 +1,156 @@
+#include "gateway/choice.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+
+static void fill_submit(struct choice *c, const struct api_params *p, const struct api_prompt *prompt, uint64_t seed)
+{
+    struct msg_submit *s = &c->seq.submit;
+    s->cls = p->cls;
+    s->n_prompt = (uint32_t)prompt->ids.n;
+    s->min_total = p->min_tokens ? s->n_prompt + (uint32_t)p->min_tokens : 0;
+    s->temperature = (float)p->temperature;
+    s->top_p = (float)p->top_p;
+    s->min_p = (float)p->min_p;
+    s->top_k = p->top_k;
+    s->repetition_penalty = (float)p->repetition_penalty;
+    s->presence_penalty = (float)p->presence_penalty;
+    s->frequency_penalty = (float)p->frequency_penalty;
+    s->seed = seed;
+    s->logprobs = p->logprobs;
+    s->n_top = p->n_top;
+    s->ignore_eos = p->ignore_eos;
+    s->include_stop = p->include_stop;
+    s->skip_special = p->skip_special;
+    s->stop_ids = (int32_t *)p->stop_ids;
+    s->n_stop_ids = p->n_stop_ids;
+    s->stops = (struct msg_stop *)p->stops;
+    s->n_stops = p->n_stops;
+    s->bias = p->bias;
+    s->n_bias = p->n_bias;
+}
+
+void choice_init(struct choice *c, struct request *r, uint32_t index, const struct api_params *params,
+                 const struct api_prompt *prompt, uint64_t seed)
+{
+    memset(c, 0, sizeof *c);
+    c->request = r;
+    c->prompt = prompt;
+    c->index = index;
+    c->seq.slot = UINT32_MAX;
+    c->seq.prompt = prompt->ids.ids;
+    c->seq.n_prompt = (uint32_t)prompt->ids.n;
+    fill_submit(c, params, prompt, seed);
+    /* prompt scores: the first id has none, so index 1 is the first record */
+    bool scores = params->echo && params->logprobs;
+    c->from0 = c->seq.from = scores ? 1 : c->seq.n_prompt;
+}
+
+void choice_deinit(struct choice *c)
+{
+    mem_free(c->seq.out);
+    mem_free(c->lps);
+    mem_free(c->n_tops);
+    mem_free(c->tops);
+    buf_deinit(&c->raw);
+}
+
+static int grow_lps(struct choice *c, uint32_t n_top, uint32_t need)
+{
+    if (need <= c->cap_lps) return 0;
+    uint32_t cap = c->cap_lps ? c->cap_lps : 32;
+    while (cap < need) cap *= 2;
+    float *lps = mem_realloc(c->lps, cap * sizeof *lps);
+    if (lps) c->lps = lps;
+    uint8_t *nt = mem_realloc(c->n_tops, cap);
+    if (nt) c->n_tops = nt;
+    struct msg_top *tops = mem_realloc(c->tops, ((size_t)cap * n_top + 1) * sizeof *tops);
+    if (tops) c->tops = tops;
+    if (!lps || !nt || !tops) return -1;
+    c->cap_lps = cap;
+    return 0;
+}
+
+int choice_take(struct choice *c, const struct api_params *params, uint32_t index, const struct msg_record *records, uint32_t n,
+                bool logprobs)
+{
+    if (!params->logprobs) return 0;
+    if (index != c->from0 + c->n_lps) return -1; /* dispatch delivers each index once, in order */
+    if (grow_lps(c, params->n_top, c->n_lps + n) != 0) return -1;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = c->n_lps++, k = logprobs ? records[i].n_top : 0;
+        if (k > params->n_top) k = params->n_top;
+        c->lps[at] = logprobs ? records[i].logprob : 0;
+        c->n_tops[at] = (uint8_t)k;
+        if (k) memcpy(c->tops + (size_t)at * params->n_top, records[i].top, k * sizeof *c->tops);
+    }
+    return 0;
+}
+
+void choice_restart(struct choice *c)
+{
+    c->n_lps = 0;
+    c->finish = FINISH_NONE;
+    c->first_ns = c->last_ns = 0;
+}
+
+static uint64_t count_chars(const char *p, size_t n)
+{
+    uint64_t chars = 0;
+    for (size_t i = 0; i < n; i++) chars += ((unsigned char)p[i] & 0xc0) != 0x80;
+    return chars;
+}
+
+/* Visible bytes of the next id into `raw`, and through the matcher. */
+static void feed(struct choice *c, const struct api_params *params, const struct model *m, const struct stop_set *stops)
+{
+    size_t n;
+    const uint8_t *b = detok_visible(m->vocab, c->seq.out[c->cursor++], params->skip_special, &n);
+    uint64_t start, end;
+    if (!c->stopped && stop_feed(stops, &c->stop, b, n, &start, &end)) c->stopped = true;
+    c->fed += n;
+    buf_add(&c->raw, b, n);
+}
+
+/* Give out what is certain now. */
+static void release(struct choice *c, const struct stop_set *stops, struct buf *text)
+{
+    bool end = c->finish != FINISH_NONE && c->cursor == c->seq.n_out;
+    uint64_t limit = c->fed;
+    if (!end) limit -= c->stopped ? limit - c->sent : stop_held(stops, &c->stop);
+    if (c->finish != FINISH_NONE && limit > c->visible) limit = c->visible;
+    if (limit > c->sent) {
+        size_t n = (size_t)(limit - c->sent);
+        detok_push(&c->detok, (const uint8_t *)c->raw.p, n, text);
+        buf_consume(&c->raw, n);
+        c->sent = limit;
+    }
+    if (end) detok_end(&c->detok, text);
+}
+
+bool choice_next(struct choice *c, const struct api_params *params, const struct model *m, const struct stop_set *stops,
+                 struct buf *text, struct piece *p)
+{
+    *p = (struct piece){.begins = !c->begun, .first = c->cursor, .chars = c->chars};
+    if (c->finish_sent || (c->cursor == c->seq.n_out && c->finish == FINISH_NONE)) return false;
+    size_t before = text->len;
+    while (c->cursor < c->seq.n_out && text->len == before && (p->n == 0 || !params->logprobs)) {
+        feed(c, params, m, stops);
+        p->n++;
+        release(c, stops, text);
+    }
+    if (c->finish != FINISH_NONE && c->cursor == c->seq.n_out) {
+        release(c, stops, text);
+        p->finish = c->finish;
+        c->finish_sent = true;
+    }
+    if (text->len == before && p->finish == FINISH_NONE && !(params->logprobs && p->n)) return false;
+    c->begun = true;
+    p->prompt = p->begins && params->echo;
+    if (p->prompt) c->chars += count_chars(c->prompt->text, c->prompt->n_text);
+    c->chars += count_chars(text->p + before, text->len - before);
+    return true;
+}

@@ -1,0 +1,29 @@
+/* request_priv.h - the inside of a request, shared by request.c (its life) and reply.c (its words). */
+#ifndef SLUICE_GATEWAY_REQUEST_PRIV_H
+#define SLUICE_GATEWAY_REQUEST_PRIV_H
+
+#include "gateway/choice.h"
+#include "gateway/lane.h"
+
+struct request {
+    struct lane_job lane;          /* first: the lane gives it back as a pointer */
+    struct gateway *g;
+    struct api_job job;            /* parameters and prompts; lives as long as the request */
+    struct stop_set *stops;
+    struct choice *choices; uint32_t n_choices, n_finished;
+    enum request_state state;
+    bool on_lane, closed;          /* closed while a lane works: freed when it comes back */
+    bool pulled;                   /* something was sent: errors go into the stream now */
+    bool usage_sent;
+    uint32_t turn;                 /* choice that is looked at first */
+    struct err err; uint32_t retry_after_s;
+    char id[48];                   /* chatcmpl-... / cmpl-... */
+    char label[129];
+    int64_t created_s;
+    struct buf head;               /* `{"id":..,"object":..,"created":..,"model":..` of each chunk */
+    struct buf body;               /* whole reply */
+    void (*wake)(void *door);
+    void *door;
+};
+
+#endif
