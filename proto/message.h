@@ -1,11 +1,12 @@
 /* message.h - the messages of the worker link, as C structs; docs/PROTOCOL.md is their table.
  *
- * Encoding: one ZeroMQ frame, a msgpack array [kind, fields...] with fields in the order below; readers ignore
- * additional trailing fields (how a later minor version adds one) and refuse missing ones. Nothing received
- * is trusted: proto/scan.h checks counts <= bytes left, depth and total before msgpack-c sees it, then every field has
- * its bound here (a breach = ERR_PROTOCOL, the message is counted and dropped).
+ * Encoding: one ZeroMQ frame, a msgpack array [kind, fields...] with fields in the order of docs/PROTOCOL.md;
+ * readers ignore additional trailing fields (how a later minor version adds one) and refuse missing ones. Nothing
+ * received is trusted: proto/scan.h checks counts <= bytes left, depth and total before anything is
+ * allocated, then msg_check holds every field to its bound (a breach = ERR_PROTOCOL, counted and dropped).
  *
- * Directions: w = worker to gateway, g = gateway to worker. Indexes as in base/submission.h. Durations in ns, never clocks.
+ * Directions: w = worker to gateway, g = gateway to worker. Indexes as in base/submission.h. Durations in
+ * ns, never clocks. Thread: any; a struct msg belongs to one thread at a time.
  */
 #ifndef SLUICE_PROTO_MESSAGE_H
 #define SLUICE_PROTO_MESSAGE_H
@@ -23,6 +24,8 @@
 #define PROTO_VERSION_MAX 1
 
 #define MSG_BYTES_MAX (64u << 20)
+#define MSG_NODES_MAX (4u << 20)   /* msgpack values in one message, at either end */
+#define MSG_DEPTH_MAX 8            /* the deepest message today, TOKENS with alternatives, has 5 */
 #define MSG_NAME_MAX 64
 #define MSG_IDS_MAX (1u << 20)
 #define MSG_STOPS_MAX 16
@@ -32,6 +35,17 @@
 #define MSG_TOP_MAX 20
 #define MSG_ENTRIES_MAX 65536
 #define MSG_COST_MAX 16
+#define MSG_SLOTS_MAX MSG_ENTRIES_MAX   /* a SYNC must be able to name them all */
+#define MSG_VOCAB_MAX (1u << 24)
+#define MSG_BLOCKS_MAX (1u << 30)
+#define MSG_DURATION_MAX (1ull << 62)   /* ns; the sum of two is still below 2^63 */
+/* Sampling values only have to be finite and harmless here; what a client may ask is the gateway's rule. */
+#define MSG_FACTOR_MAX 1e6f
+#define MSG_BIAS_ABS_MAX 1e6f
+/* Logprobs on the wire lie in [MIN, MAX]; the encoder clamps (NaN and -inf become MIN), since a bad model
+ * file must not stop a worker. MAX is over 0 for rounding. */
+#define MSG_LOGPROB_MIN -1e30f
+#define MSG_LOGPROB_MAX 1.0f
 
 /* X(NAME, number, direction, meaning) */
 #define MSG_LIST(X)                                                                                \
@@ -147,11 +161,17 @@ struct msg {
     void *arena;                   /* decoded messages: owner of all lists inside; msg_deinit frees it */
 };
 
-/* Append the encoding to `out` (sticky failure there). Asserts that bounds hold. */
+/* Append the encoding to `out` (sticky failure there). Asserts msg_check: values that came from a client
+ * must have been checked before they are put here. A list that would pass MSG_BYTES_MAX or MSG_NODES_MAX
+ * is the sender's to split (TOKENS: several messages with rising indexes). */
 void msg_encode(struct buf *out, const struct msg *m);
-/* 0, or -1 with ERR_PROTOCOL; nothing to free after -1. Lists live until msg_deinit. */
+/* 0, or -1 with ERR_PROTOCOL (or ERR_NO_MEMORY); nothing to free after -1. Lists live until msg_deinit; the
+ * input may be freed at once. Stop strings are NUL-terminated (they may hold NUL inside: use n). */
 int msg_decode(struct msg *m, const void *p, size_t n, struct err *e);
 void msg_deinit(struct msg *m);
-const char *msg_name(enum msg_kind k);
+/* The bounds of docs/PROTOCOL.md, the same for both directions: 0, or -1 with ERR_PROTOCOL naming the field.
+ * A gateway calls it before msg_encode on what a client's values went into (SUBMIT). */
+int msg_check(const struct msg *m, struct err *e);
+const char *msg_name(enum msg_kind k);   /* "HELLO"; "?" for a number of no message */
 
 #endif
