@@ -1,0 +1,331 @@
+#include "worker/engine/cpu/forward.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define TILE_ROWS 8                /* rows of a row-wise tile */
+#define TILE_MACS (1u << 17)       /* a product tile is at least this many multiplications: a few microseconds,
+                                      so that claiming it costs little beside it */
+
+/* What the tiles of one segment see. */
+struct segment {
+    const struct forward *f;
+    const struct step_slot *s;
+    struct slot_work *w;
+    const struct layer_weights *lw;
+    uint32_t layer, n_rows;
+};
+
+static uint32_t row_tiles(uint32_t n_rows)
+{
+    return (n_rows + TILE_ROWS - 1) / TILE_ROWS;
+}
+
+static uint32_t row_end(uint32_t tile, uint32_t n_rows)
+{
+    uint32_t end = (tile + 1) * TILE_ROWS;
+    return end < n_rows ? end : n_rows;
+}
+
+/* ---- products ---- */
+
+struct product { const struct packed_matrix *m; float *out; size_t stride; };
+
+/* Up to three matrices over the same input, their row groups counted through. */
+struct products {
+    const struct forward *f;
+    struct product list[3];
+    uint32_t n, n_groups, groups_per_tile, n_rows;
+    const struct act_block *act;
+    bool add;
+};
+
+static uint32_t groups_per_tile(const struct packed_matrix *m, uint32_t n_rows)
+{
+    uint64_t one = (uint64_t)PACKED_ROWS * PACKED_COLS * m->n_blocks * n_rows;
+    return one >= TILE_MACS ? 1 : (uint32_t)((TILE_MACS + one - 1) / one);
+}
+
+static void products_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    (void)thread;
+    const struct products *p = ctx;
+    uint32_t begin = tile * p->groups_per_tile, end = begin + p->groups_per_tile, base = 0;
+    for (uint32_t i = 0; i < p->n; base += p->list[i++].m->n_groups) {
+        const struct product *q = &p->list[i];
+        uint32_t from = begin > base ? begin - base : 0;
+        uint32_t to = end > base ? end - base : 0;
+        if (to > q->m->n_groups)
+            to = q->m->n_groups;
+        if (from < to)
+            p->f->ops->matmul(q->m, from, to, p->act, p->n_rows, q->out, q->stride, p->add);
+    }
+}
+
+static void run_products(struct products *p)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        p->n_groups += p->list[i].m->n_groups;
+    p->groups_per_tile = groups_per_tile(p->list[0].m, p->n_rows);
+    pool_run(p->f->pool, products_tile, p, (p->n_groups + p->groups_per_tile - 1) / p->groups_per_tile);
+}
+
+/* ---- row-wise phases ---- */
+
+static void embed_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    (void)thread;
+    const struct segment *g = ctx;
+    for (uint32_t r = tile * TILE_ROWS; r < row_end(tile, g->n_rows); r++) {
+        int32_t id = g->s->plan.ids[g->w->row_token[r]];
+        packed_matrix_row(&g->f->weights.embd, (uint32_t)id, g->w->x + (size_t)r * g->f->hp.n_embd);
+    }
+}
+
+static void norm_rows(const struct segment *g, const float *weight, uint32_t tile, uint32_t thread)
+{
+    const struct forward *f = g->f;
+    uint32_t d = f->hp.n_embd;
+    float *tmp = f->scratch.norm + (size_t)thread * ((d + 15) & ~15u);
+    for (uint32_t r = tile * TILE_ROWS; r < row_end(tile, g->n_rows); r++) {
+        f->ops->rmsnorm(tmp, g->w->x + (size_t)r * d, weight, d, f->hp.rms_eps);
+        f->ops->quantise(f->scratch.act + (size_t)r * ACT_BLOCKS(d), tmp, d);
+    }
+}
+
+static void attn_norm_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    const struct segment *g = ctx;
+    norm_rows(g, g->lw->attn_norm, tile, thread);
+}
+
+static void ffn_norm_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    const struct segment *g = ctx;
+    norm_rows(g, g->lw->ffn_norm, tile, thread);
+}
+
+static void quantise_rows(const struct segment *g, const float *from, uint32_t n, uint32_t tile)
+{
+    for (uint32_t r = tile * TILE_ROWS; r < row_end(tile, g->n_rows); r++)
+        g->f->ops->quantise(g->f->scratch.act + (size_t)r * ACT_BLOCKS(n), from + (size_t)r * n, n);
+}
+
+static void quantise_att_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    (void)thread;
+    const struct segment *g = ctx;
+    quantise_rows(g, g->f->scratch.att, g->f->hp.n_heads * g->f->hp.head_dim, tile);
+}
+
+static void quantise_ff_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    (void)thread;
+    const struct segment *g = ctx;
+    quantise_rows(g, g->f->scratch.gate, g->f->hp.n_ff, tile);
+}
+
+/* ---- attention ---- */
+
+static void rope_store_row(const struct segment *g, const struct piece *p, uint32_t i)
+{
+    const struct forward *f = g->f;
+    const struct hparams *hp = &f->hp;
+    uint32_t pos = p->pos + i, hd = hp->head_dim;
+    size_t kv_row = (size_t)(p->row + i) * hp->n_kv_heads * hd;
+    const float *angles = rope_table_row(&f->weights.rope, pos);
+    f->ops->rope(f->scratch.q + (size_t)(p->row + i) * hp->n_heads * hd, hp->n_heads, hd, angles, hp->n_rot);
+    f->ops->rope(f->scratch.k + kv_row, hp->n_kv_heads, hd, angles, hp->n_rot);
+    uint32_t id = g->s->plan.spans[p->span].blocks[pos / KV_BLOCK_TOKENS];
+    uint8_t *block = f->blocks + id * f->kv.block_stride;
+    for (uint32_t h = 0; h < hp->n_kv_heads; h++)
+        f->ops->kv_store(&f->kv, block, g->layer, h, pos % KV_BLOCK_TOKENS,
+                         f->scratch.k + kv_row + (size_t)h * hd, f->scratch.v + kv_row + (size_t)h * hd);
+}
+
+static void rope_store_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    (void)thread;
+    const struct segment *g = ctx;
+    const struct piece *p = &g->f->scratch.pieces[tile];
+    for (uint32_t i = 0; i < p->n; i++)
+        rope_store_row(g, p, i);
+}
+
+static void attention_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    (void)thread;
+    const struct segment *g = ctx;
+    const struct forward *f = g->f;
+    uint32_t n_kv = f->hp.n_kv_heads, group = f->hp.n_heads / n_kv, kv_head = tile % n_kv;
+    /* Last piece first: it sees the longest context, and a late long tile leaves the others waiting. */
+    const struct piece *p = &f->scratch.pieces[f->scratch.n_pieces - 1 - tile / n_kv];
+    size_t stride = (size_t)f->hp.n_heads * f->hp.head_dim;
+    size_t at = p->row * stride + (size_t)kv_head * group * f->hp.head_dim;
+    struct attention_args a = {
+        .kv = &f->kv, .pool = f->blocks, .blocks = g->s->plan.spans[p->span].blocks, .layer = g->layer,
+        .kv_head = kv_head, .n_group = group, .pos = p->pos, .n = p->n,
+        .q = f->scratch.q + at, .q_stride = stride, .out = f->scratch.att + at, .out_stride = stride,
+    };
+    f->ops->attention(&a);
+}
+
+/* ---- feed-forward ---- */
+
+struct gate_up { const struct segment *g; uint32_t groups_per_tile; };
+
+/* Gate and up rows of the same groups, then the activation on them while they are near. */
+static void gate_up_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    (void)thread;
+    const struct gate_up *u = ctx;
+    const struct segment *g = u->g;
+    const struct packed_matrix *gate = &g->lw->m[LAYER_GATE], *up = &g->lw->m[LAYER_UP];
+    const struct scratch *sc = &g->f->scratch;
+    uint32_t ff = g->f->hp.n_ff, begin = tile * u->groups_per_tile, end = begin + u->groups_per_tile;
+    if (end > gate->n_groups)
+        end = gate->n_groups;
+    g->f->ops->matmul(gate, begin, end, sc->act, g->n_rows, sc->gate, ff, false);
+    g->f->ops->matmul(up, begin, end, sc->act, g->n_rows, sc->up, ff, false);
+    uint32_t col = begin * PACKED_ROWS, n = end * PACKED_ROWS;
+    n = (n < ff ? n : ff) - col;
+    for (uint32_t r = 0; r < g->n_rows; r++) {
+        size_t at = (size_t)r * ff + col;
+        g->f->ops->silu_mul(sc->gate + at, sc->gate + at, sc->up + at, n);
+    }
+}
+
+/* ---- a layer ---- */
+
+static void attention_half(const struct segment *g)
+{
+    const struct forward *f = g->f;
+    const struct scratch *sc = &f->scratch;
+    size_t q = (size_t)f->hp.n_heads * f->hp.head_dim, kv = (size_t)f->hp.n_kv_heads * f->hp.head_dim;
+    void *ctx = (void *)g;
+    pool_run(f->pool, attn_norm_tile, ctx, row_tiles(g->n_rows));
+    run_products(&(struct products){
+        .f = f, .n = 3, .act = sc->act, .n_rows = g->n_rows,
+        .list = {{&g->lw->m[LAYER_Q], sc->q, q}, {&g->lw->m[LAYER_K], sc->k, kv}, {&g->lw->m[LAYER_V], sc->v, kv}},
+    });
+    pool_run(f->pool, rope_store_tile, ctx, sc->n_pieces);
+    pool_run(f->pool, attention_tile, ctx, sc->n_pieces * f->hp.n_kv_heads);
+    pool_run(f->pool, quantise_att_tile, ctx, row_tiles(g->n_rows));
+    run_products(&(struct products){
+        .f = f, .n = 1, .act = sc->act, .n_rows = g->n_rows, .add = true,
+        .list = {{&g->lw->m[LAYER_O], g->w->x, f->hp.n_embd}},
+    });
+}
+
+static void feed_forward_half(const struct segment *g)
+{
+    const struct forward *f = g->f;
+    const struct packed_matrix *gate = &g->lw->m[LAYER_GATE];
+    void *ctx = (void *)g;
+    pool_run(f->pool, ffn_norm_tile, ctx, row_tiles(g->n_rows));
+    struct gate_up u = {.g = g, .groups_per_tile = groups_per_tile(gate, 2 * g->n_rows)};
+    pool_run(f->pool, gate_up_tile, &u, (gate->n_groups + u.groups_per_tile - 1) / u.groups_per_tile);
+    pool_run(f->pool, quantise_ff_tile, ctx, row_tiles(g->n_rows));
+    run_products(&(struct products){
+        .f = f, .n = 1, .act = f->scratch.act, .n_rows = g->n_rows, .add = true,
+        .list = {{&g->lw->m[LAYER_DOWN], g->w->x, f->hp.n_embd}},
+    });
+}
+
+/* Final norm of the wanted rows, kept in the slot for the head and for HIDDEN rows. */
+static void final_norm_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    (void)thread;
+    const struct segment *g = ctx;
+    const struct forward *f = g->f;
+    uint32_t d = f->hp.n_embd;
+    for (uint32_t r = tile * TILE_ROWS; r < row_end(tile, g->n_rows); r++) {
+        uint32_t o = g->s->plan.token_out[g->w->row_token[r]];
+        if (o == PLAN_NO_OUT)
+            continue;
+        float *hidden = g->w->hidden + (size_t)o * d;
+        f->ops->rmsnorm(hidden, g->w->x + (size_t)r * d, f->weights.norm, d, f->hp.rms_eps);
+        f->ops->quantise(g->w->head_act + (size_t)o * ACT_BLOCKS(d), hidden, d);
+    }
+}
+
+void forward_layer(struct forward *f, struct step_slot *s, uint32_t layer)
+{
+    struct slot_work *w = s->own;
+    if (layer == 0)
+        slot_work_begin(w, s);
+    else
+        slot_work_compact(w, s, f->hp.n_embd);
+    struct segment g = {
+        .f = f, .s = s, .w = w, .lw = &f->weights.layers[layer], .layer = layer, .n_rows = w->n_rows,
+    };
+    assert(g.n_rows > 0);
+    scratch_cut(&f->scratch, w, &s->plan);
+    if (layer == 0)
+        pool_run(f->pool, embed_tile, &g, row_tiles(g.n_rows));
+    attention_half(&g);
+    feed_forward_half(&g);
+    if (layer + 1 == f->hp.n_layers && s->plan.n_outs > 0)
+        pool_run(f->pool, final_norm_tile, &g, row_tiles(g.n_rows));
+}
+
+/* ---- the head ---- */
+
+struct head { const struct forward *f; const struct step_slot *s; uint32_t begin, end, groups_per_tile; };
+
+static bool out_live(const struct step_slot *s, uint32_t o)
+{
+    return s->plan.outs[o].logits && !s->dropped[s->plan.outs[o].span];
+}
+
+/* One product per run of outputs that want logits: without drops and HIDDEN rows that is one. */
+static void head_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    (void)thread;
+    const struct head *h = ctx;
+    const struct forward *f = h->f;
+    const struct slot_work *w = h->s->own;
+    uint32_t begin = h->begin + tile * h->groups_per_tile, end = begin + h->groups_per_tile;
+    if (end > h->end)
+        end = h->end;
+    for (uint32_t o = 0; o < h->s->plan.n_outs;) {
+        uint32_t n = 0;
+        while (o + n < h->s->plan.n_outs && out_live(h->s, o + n))
+            n++;
+        if (n > 0)
+            f->ops->matmul(&f->weights.head, begin, end, w->head_act + (size_t)o * ACT_BLOCKS(f->hp.n_embd), n,
+                           w->logits + (size_t)o * f->hp.n_vocab, f->hp.n_vocab, false);
+        o += n + 1;
+    }
+}
+
+static void result_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    const struct head *h = ctx;
+    const struct plan *p = &h->s->plan;
+    const struct engine_row *row = &p->rows[tile];
+    struct sample_result *out = &h->s->results[tile];
+    const struct slot_work *w = h->s->own;
+    const float *logits = w->logits + (size_t)p->row_out[tile] * h->f->hp.n_vocab;
+    struct sampler *sampler = &h->f->samplers[thread];
+    memset(out, 0, sizeof *out);
+    if (h->s->dropped[row->span])
+        return;
+    if (row->kind == ENGINE_ROW_SAMPLE)
+        sampler_sample(sampler, logits, &row->params, row->logprob, row->n_top, out);
+    else if (row->kind == ENGINE_ROW_SCORE)
+        sampler_score(sampler, logits, row->target, row->n_top, out);
+}
+
+void forward_slice(struct forward *f, struct step_slot *s, uint32_t slice, bool last)
+{
+    const struct packed_matrix *m = &f->weights.head;
+    uint32_t groups = f->slice_rows / PACKED_ROWS;
+    struct head h = {.f = f, .s = s, .begin = slice * groups, .end = (slice + 1) * groups};
+    if (h.end > m->n_groups)
+        h.end = m->n_groups;
+    h.groups_per_tile = groups_per_tile(m, s->plan.n_outs);
+    pool_run(f->pool, head_tile, &h, (h.end - h.begin + h.groups_per_tile - 1) / h.groups_per_tile);
+    if (last)
+        pool_run(f->pool, result_tile, &h, s->plan.n_rows);
+}

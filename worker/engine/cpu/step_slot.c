@@ -1,0 +1,115 @@
+#include "worker/engine/cpu/step_slot.h"
+
+#include "base/mem.h"
+#include "worker/engine/step/carve.h"
+
+#include <string.h>
+
+static void carve_slot(struct slot_work *w, const struct work_caps *k, struct carve *c)
+{
+    w->x = carve_take(c, (size_t)k->max_tokens * k->n_embd, sizeof *w->x);
+    w->row_token = carve_take(c, k->max_tokens, sizeof *w->row_token);
+    w->row_span = carve_take(c, k->max_tokens, sizeof *w->row_span);
+    w->hidden = carve_take(c, (size_t)k->max_rows * k->n_embd, sizeof *w->hidden);
+    w->head_act = carve_take(c, (size_t)k->max_rows * ACT_BLOCKS(k->n_embd), sizeof *w->head_act);
+    w->logits = carve_take(c, (size_t)k->max_rows * k->n_vocab, sizeof *w->logits);
+}
+
+int slot_work_init(struct slot_work *w, const struct work_caps *k, struct err *e)
+{
+    memset(w, 0, sizeof *w);
+    struct carve c = {0};
+    carve_slot(w, k, &c);
+    w->map_bytes = c.used;
+    w->map = mem_map(c.used);
+    if (w->map == NULL)
+        return err_set(e, ERR_NO_MEMORY, "no memory for a step's rows (%zu bytes)", c.used);
+    c = (struct carve){.base = w->map};
+    carve_slot(w, k, &c);
+    return 0;
+}
+
+void slot_work_deinit(struct slot_work *w)
+{
+    if (w->map != NULL)
+        mem_unmap(w->map, w->map_bytes);
+    memset(w, 0, sizeof *w);
+}
+
+void slot_work_begin(struct slot_work *w, const struct step_slot *s)
+{
+    w->n_rows = 0;
+    w->n_live_seen = s->n_live;
+    for (uint32_t j = 0; j < s->plan.n_spans; j++)
+        for (uint32_t i = 0; !s->dropped[j] && i < s->plan.spans[j].n; i++) {
+            w->row_token[w->n_rows] = s->plan.first[j] + i;
+            w->row_span[w->n_rows++] = j;
+        }
+}
+
+void slot_work_compact(struct slot_work *w, const struct step_slot *s, uint32_t n_embd)
+{
+    if (w->n_live_seen == s->n_live)
+        return;
+    w->n_live_seen = s->n_live;
+    uint32_t to = 0;
+    for (uint32_t from = 0; from < w->n_rows; from++) {
+        if (s->dropped[w->row_span[from]])
+            continue;
+        if (to != from)
+            memcpy(w->x + (size_t)to * n_embd, w->x + (size_t)from * n_embd, n_embd * sizeof *w->x);
+        w->row_token[to] = w->row_token[from];
+        w->row_span[to++] = w->row_span[from];
+    }
+    w->n_rows = to;
+}
+
+static void carve_scratch(struct scratch *sc, const struct work_caps *k, struct carve *c)
+{
+    size_t rows = k->max_tokens, q = (size_t)k->n_heads * k->head_dim, kv = (size_t)k->n_kv_heads * k->head_dim;
+    size_t widest = q > k->n_ff ? q : k->n_ff;
+    widest = widest > k->n_embd ? widest : k->n_embd;
+    sc->act = carve_take(c, rows * ACT_BLOCKS((uint32_t)widest), sizeof *sc->act);
+    sc->q = carve_take(c, rows * q, sizeof *sc->q);
+    sc->k = carve_take(c, rows * kv, sizeof *sc->k);
+    sc->v = carve_take(c, rows * kv, sizeof *sc->v);
+    sc->att = carve_take(c, rows * q, sizeof *sc->att);
+    sc->gate = carve_take(c, rows * k->n_ff, sizeof *sc->gate);
+    sc->up = carve_take(c, rows * k->n_ff, sizeof *sc->up);
+    sc->norm = carve_take(c, (size_t)k->n_threads * ((k->n_embd + 15) & ~15u), sizeof *sc->norm);
+    sc->pieces = carve_take(c, rows, sizeof *sc->pieces);
+}
+
+int scratch_init(struct scratch *sc, const struct work_caps *k, struct err *e)
+{
+    memset(sc, 0, sizeof *sc);
+    struct carve c = {0};
+    carve_scratch(sc, k, &c);
+    sc->map_bytes = c.used;
+    sc->map = mem_map(c.used);
+    if (sc->map == NULL)
+        return err_set(e, ERR_NO_MEMORY, "no memory for the engine's workspace (%zu bytes)", c.used);
+    c = (struct carve){.base = sc->map};
+    carve_scratch(sc, k, &c);
+    return 0;
+}
+
+void scratch_deinit(struct scratch *sc)
+{
+    if (sc->map != NULL)
+        mem_unmap(sc->map, sc->map_bytes);
+    memset(sc, 0, sizeof *sc);
+}
+
+void scratch_cut(struct scratch *sc, const struct slot_work *w, const struct plan *p)
+{
+    sc->n_pieces = 0;
+    for (uint32_t row = 0; row < w->n_rows;) {
+        uint32_t span = w->row_span[row], n = 1;
+        while (n < PIECE_ROWS && row + n < w->n_rows && w->row_span[row + n] == span)
+            n++;
+        uint32_t pos = p->spans[span].pos + w->row_token[row] - p->first[span];
+        sc->pieces[sc->n_pieces++] = (struct piece){.span = span, .row = row, .n = n, .pos = pos};
+        row += n;
+    }
+}
