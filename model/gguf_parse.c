@@ -198,24 +198,22 @@ static int size_tensor(struct gguf_tensor *t, size_t file_bytes, struct err *e)
     struct gguf_shown name = gguf_show(t->name);
     uint64_t row = gguf_type_bytes(t->type, t->dims[0]);
     if (row == 0)
-        return err_set(e, ERR_BAD_FILE,
-                       "tensor '%s': dimension 0 is %llu, which %s cannot have (or its type "
-                       "is unknown)",
-                       name.s, (unsigned long long)t->dims[0], gguf_type_name(t->type));
+        return err_set(
+            e, ERR_BAD_FILE,
+            "tensor '%s': dimension 0 is %llu, which %s, unknown or in blocks, cannot have", name.s,
+            (unsigned long long)t->dims[0], gguf_type_name(t->type));
     t->bytes = row;
-    for (unsigned i = 1; i < GGUF_DIMS_MAX; i++) {
-        if (t->bytes > file_bytes || t->dims[i] > file_bytes / t->bytes)
+    for (unsigned i = 1; i < GGUF_DIMS_MAX && t->bytes <= file_bytes; i++) {
+        if (t->dims[i] > file_bytes / t->bytes)
             return err_set(e, ERR_BAD_FILE,
-                           "tensor '%s': dimension %u is %llu, the tensor would be larger "
-                           "than the file",
+                           "tensor '%s': dimension %u is %llu, larger than the file can hold",
                            name.s, i, (unsigned long long)t->dims[i]);
         t->bytes *= t->dims[i];
     }
     if (t->bytes > file_bytes)
         return err_set(e, ERR_BAD_FILE,
-                       "tensor '%s': dimension 0 is %llu, the tensor would be larger than "
-                       "the file",
-                       name.s, (unsigned long long)t->dims[0]);
+                       "tensor '%s': dimension 0 is %llu, larger than the file can hold", name.s,
+                       (unsigned long long)t->dims[0]);
     return 0;
 }
 

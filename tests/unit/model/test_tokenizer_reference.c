@@ -4,9 +4,9 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "tests/common/test_run.h"
 #include "tests/common/testpaths.h"
 
-#include <check.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -246,10 +246,5 @@ int main(void)
     tcase_add_test(c, threads_agree);
     tcase_add_test(c, vocabulary_facts);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_set_fork_status(r, CK_NOFORK);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
+    return test_run(s);
 }
