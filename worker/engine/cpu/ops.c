@@ -8,7 +8,7 @@
 
 const struct cpu_ops cpu_ops_scalar = OPS_TABLE(scalar);
 #if defined(__x86_64__)
-const struct cpu_ops cpu_ops_avx2 = OPS_TABLE(scalar); /* until the twin is written */
+const struct cpu_ops cpu_ops_avx2 = OPS_TABLE(avx2);
 #endif
 
 #if defined(__x86_64__)

@@ -10,8 +10,8 @@
 #define SEEN (1u << 31) /* in counts: the id is in the history; the low bits count it as output */
 
 /* Ids are taken in falling order without sorting all: a heap of the ids whose value is within this
- * much (in units of temperature) of the maximum, and when it is used up one of the next band. exp(-8)
- * leaves a few hundred candidates on real logits; the last band takes all the rest. */
+ * much (in units of temperature) of the maximum, and when it is used up one of the next band.
+ * exp(-8) leaves a few hundred candidates on real logits; the last band takes all the rest. */
 static const float band_depth[] = {8.0f, 24.0f, INFINITY};
 #define BANDS 3
 
@@ -140,15 +140,16 @@ static float weight_of(const struct picker *k, int32_t id) {
     return exp_f32((k->values[id] - k->max) / k->temperature);
 }
 
-/* Steps 5 to 7 where ids are cut off; `limit` of top_k, `total` the weight top_p is a share of (< 0: that of
- * the ids top_k kept). */
+/* Steps 5 to 7 where ids are cut off; `limit` of top_k, `total` the weight top_p is a share of (<
+ * 0: that of the ids top_k kept). */
 static int32_t draw_cut(struct sampler *s, struct picker *k, const struct sample_params *p,
                         uint32_t limit, double total, double unit) {
     uint32_t n = 0, n_kept = 0;
     bool all = total < 0; /* top_k: its ids' sum must be known before top_p can cut */
     double sum = 0, kept = 0;
     int32_t id;
-    while (n < limit && (all || sum < p->top_p * total) && (id = picker_next(k)) >= 0) {
+    while (n < limit && (n == 0 || all || p->top_p >= 1 || sum < p->top_p * total) &&
+           (id = picker_next(k)) >= 0) {
         float w = weight_of(k, id);
         if (n > 0 && w < p->min_p && !all)
             break;

@@ -1,0 +1,90 @@
+/* AVX2 products: batches of tokens, row groups, the last group's padding; and the F32 kernel. */
+#if defined(__x86_64__)
+#include "worker/engine/cpu/matmul_avx2.h"
+
+#include "worker/engine/cpu/simd_avx2.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* One block, T tokens: 16 rows' chains over 32 columns. */
+ALWAYS_INLINE void block_f32(const uint8_t *block, const struct act_block *act, size_t stride,
+                             const int T, float (*acc)[PACKED_ROWS]) {
+    const float *w = (const float *)(const void *)block;
+    float x[4][PACKED_COLS];
+    __m256 sum[4][2];
+    for (int t = 0; t < T; t++) {
+        const struct act_block *a = act + (size_t)t * stride;
+        for (int c = 0; c < PACKED_COLS; c++)
+            x[t][c] = a->d * (float)a->q[c];
+    }
+    UNROLL for (int t = 0; t < T; t++)
+        UNROLL for (int h = 0; h < 2; h++)
+            sum[t][h] = _mm256_loadu_ps(acc[t] + 8 * h);
+    for (int c = 0; c < PACKED_COLS; c++, w += PACKED_ROWS) {
+        __m256 w0 = _mm256_loadu_ps(w), w1 = _mm256_loadu_ps(w + 8);
+        UNROLL for (int t = 0; t < T; t++) {
+            __m256 v = _mm256_broadcast_ss(&x[t][c]);
+            sum[t][0] = _mm256_fmadd_ps(w0, v, sum[t][0]);
+            sum[t][1] = _mm256_fmadd_ps(w1, v, sum[t][1]);
+        }
+    }
+    UNROLL for (int t = 0; t < T; t++)
+        UNROLL for (int h = 0; h < 2; h++)
+            _mm256_storeu_ps(acc[t] + 8 * h, sum[t][h]);
+}
+
+void group_f32_avx2(const uint8_t *group, uint32_t n_blocks, const struct act_block *act,
+                    uint32_t n, float (*acc)[PACKED_ROWS]) {
+    for (uint32_t b = 0; b < n_blocks; b++, group += PACKED_F32_BYTES) {
+        const struct act_block *a = act + b;
+        uint32_t t = 0;
+        for (; t + 4 <= n; t += 4)
+            block_f32(group, a + (size_t)t * n_blocks, n_blocks, 4, acc + t);
+        for (; t < n; t++)
+            block_f32(group, a + (size_t)t * n_blocks, n_blocks, 1, acc + t);
+    }
+}
+
+static void group_sums(const struct packed_matrix *w, const uint8_t *group,
+                       const struct act_block *act, uint32_t n, float (*acc)[PACKED_ROWS]) {
+    memset(acc, 0, n * sizeof *acc);
+    if (w->type == GGUF_Q4_1)
+        group_q4_1_avx2(group, w->n_blocks, act, n, acc);
+    else if (w->type == GGUF_Q8_0)
+        group_q8_0_avx2(group, w->n_blocks, act, n, acc);
+    else
+        group_f32_avx2(group, w->n_blocks, act, n, acc);
+}
+
+static void store_row16(float *to, const float *acc, uint32_t rows, bool add) {
+    if (rows < PACKED_ROWS) {
+        for (uint32_t r = 0; r < rows; r++)
+            to[r] = add ? to[r] + acc[r] : acc[r];
+        return;
+    }
+    for (uint32_t r = 0; r < PACKED_ROWS; r += 8) {
+        __m256 v = _mm256_loadu_ps(acc + r);
+        _mm256_storeu_ps(to + r, add ? _mm256_add_ps(_mm256_loadu_ps(to + r), v) : v);
+    }
+}
+
+void matmul_avx2(const struct packed_matrix *w, uint32_t group_begin, uint32_t group_end,
+                 const struct act_block *act, uint32_t n_tokens, float *out, size_t out_stride,
+                 bool add) {
+    assert(group_begin <= group_end && group_end <= w->n_groups);
+    _Alignas(32) float acc[MATMUL_TOKENS][PACKED_ROWS];
+    for (uint32_t first = 0; first < n_tokens; first += MATMUL_TOKENS) {
+        uint32_t n = n_tokens - first < MATMUL_TOKENS ? n_tokens - first : MATMUL_TOKENS;
+        for (uint32_t g = group_begin; g < group_end; g++) {
+            uint32_t row = g * PACKED_ROWS;
+            uint32_t rows = w->n_rows - row < PACKED_ROWS ? w->n_rows - row : PACKED_ROWS;
+            group_sums(w, w->data + g * w->group_bytes, act + (size_t)first * w->n_blocks, n, acc);
+            for (uint32_t t = 0; t < n; t++)
+                store_row16(out + (first + t) * out_stride + row, acc[t], rows, add);
+        }
+    }
+}
+#else
+typedef int ops_matmul_avx2_is_empty;
+#endif
