@@ -1,0 +1,152 @@
+/* What the engine reports about steps in flight. An unknown step or span is a mistake of ours: assert. */
+#include "scheduler/worker_core_impl.h"
+
+#include <assert.h>
+#include <string.h>
+
+uint32_t wc_running(const struct worker_core *c)
+{
+    for (uint32_t i = 0; i < WC_STEPS; i++) {
+        if (c->steps[i].id != 0 && !c->steps[i].parked) return i;
+    }
+    return WC_NONE;
+}
+
+uint32_t wc_parked(const struct worker_core *c)
+{
+    for (uint32_t i = 0; i < WC_STEPS; i++) {
+        if (c->steps[i].id != 0 && c->steps[i].parked) return i;
+    }
+    return WC_NONE;
+}
+
+static uint32_t wc_step_find(const struct worker_core *c, uint64_t id)
+{
+    for (uint32_t i = 0; i < WC_STEPS; i++) {
+        if (id != 0 && c->steps[i].id == id) return i;
+    }
+    assert(!"completion of an unknown step");
+    return WC_NONE;
+}
+
+/* The engine will not touch this span again: its blocks and its sequence are let go. */
+static void wc_span_gone(struct worker_core *c, struct wc_span *sp)
+{
+    struct wc_slot *s = &wc_slots(c)[sp->slot];
+    assert(sp->state != WC_SPAN_GONE && s->in_step != 0);
+    kvpool_unhold(wc_pool(c), sp->hold);
+    sp->hold = KV_HOLD_NONE;
+    sp->state = WC_SPAN_GONE;
+    s->in_step = 0;
+    s->span = 0;
+}
+
+void wc_step_parked(struct worker_core *c, const struct worker_event *ev)
+{
+    struct wc_step *st = &c->steps[wc_step_find(c, ev->step.step)];
+    assert(st->park_asked && !st->parked);
+    st->park_asked = 0;
+    st->parked = 1;
+    st->parked_ns = c->now_ns;
+    c->n_parks++;
+}
+
+void wc_span_dropped(struct worker_core *c, uint64_t step, uint32_t span, struct wc_out *o)
+{
+    uint32_t i = wc_step_find(c, step);
+    assert(span < c->steps[i].n_spans);
+    struct wc_span *sp = &wc_spans(c, i)[span];
+    assert(sp->state == WC_SPAN_DROP_ASKED);
+    struct wc_slot *s = &wc_slots(c)[sp->slot];
+    c->account[s->cls].dropped += sp->n;
+    c->n_drops++;
+    wc_span_gone(c, sp);
+    if (s->state == WC_DROPPING) wc_slot_free(c, sp->slot, o);
+}
+
+static void wc_account_positions(struct worker_core *c, struct wc_slot *s, uint32_t from, uint32_t to)
+{
+    struct worker_account *a = &c->account[s->cls];
+    for (uint32_t p = from; p < to; p++) {
+        if (p < s->high)
+            a->recomputed++;
+        else if (p < s->n_prompt)
+            a->prompt_first++;
+    }
+    if (to > s->high) s->high = to;
+}
+
+/* Books what the span brought; the sequence may be gone from its seat by now (preempted too late to
+ * drop the span): the shell has appended the id all the same, so it counts. */
+static enum finish wc_span_result(struct worker_core *c, struct wc_slot *s, const struct wc_span *sp,
+                                  const struct worker_token *t)
+{
+    wc_account_positions(c, s, sp->pos, sp->pos + sp->n);
+    if (sp->score_to > sp->score_from && sp->score_to > s->made) s->made = sp->score_to;
+    if (t->made) {
+        assert(sp->sample);
+        s->n_tokens++;
+        s->made = s->n_tokens;
+        c->account[s->cls].output++;
+    }
+    if (s->state == WC_ACTIVE) kvpool_commit(wc_pool(c), s->seq, sp->pos + sp->n);
+    if (t->finish != FINISH_NONE) return t->finish;
+    return s->made == s->n_tokens && s->n_tokens >= s->max_total ? FINISH_LENGTH : FINISH_NONE;
+}
+
+static void wc_span_end(struct worker_core *c, struct wc_span *sp, const struct worker_event *ev,
+                        const struct worker_token *t, struct wc_out *o)
+{
+    uint32_t slot = sp->slot;
+    struct wc_slot *s = &wc_slots(c)[slot];
+    wc_span_gone(c, sp);
+    if (s->state == WC_DROPPING) {
+        c->account[s->cls].dropped += sp->n;
+        wc_slot_free(c, slot, o);
+        return;
+    }
+    assert(s->state == WC_ACTIVE || s->state == WC_WAITING);
+    if (ev->step.failed && s->state == WC_WAITING) return; /* preempted: it is computed again anyway */
+    enum finish f = ev->step.failed ? FINISH_FAILED : wc_span_result(c, s, sp, t);
+    if (f != FINISH_NONE)
+        wc_finish(c, slot, f, o);
+    else
+        wc_send(c, slot, o);
+}
+
+/* Debug: preempts one ACTIVE sequence every n steps, round robin. */
+static void wc_debug_preempt(struct worker_core *c, struct wc_out *o)
+{
+    uint64_t done = c->n_steps[0] + c->n_steps[1];
+    if (c->cfg.debug_preempt_every == 0 || done % c->cfg.debug_preempt_every != 0) return;
+    for (uint32_t k = 0; k < c->cfg.max_slots; k++) {
+        uint32_t slot = c->debug_turn++ % c->cfg.max_slots;
+        if (wc_slots(c)[slot].state != WC_ACTIVE) continue;
+        wc_preempt(c, slot, o);
+        return;
+    }
+}
+
+void wc_step_end(struct worker_core *c, const struct worker_event *ev, struct wc_out *o)
+{
+    uint32_t i = wc_step_find(c, ev->step.step);
+    struct wc_step *st = &c->steps[i];
+    uint32_t k = 0;
+    for (uint32_t n = 0; n < st->n_spans; n++) {
+        struct wc_span *sp = &wc_spans(c, i)[n];
+        if (sp->state == WC_SPAN_GONE) continue;
+        const struct worker_token *t = NULL;
+        if (!ev->step.failed) {
+            assert(k < ev->step.n_tokens && ev->step.tokens[k].slot == sp->slot);
+            t = &ev->step.tokens[k++];
+        }
+        wc_span_end(c, sp, ev, t, o);
+    }
+    assert(ev->step.failed || k == ev->step.n_tokens);
+    c->n_steps[st->rank]++;
+    c->step_device_ns += ev->step.device_ns;
+    wc_emit(o, WA_STEP_RELEASE)->step = st->id;
+    memset(wc_spans(c, i), 0, (size_t)st->n_spans * sizeof(struct wc_span));
+    memset(st, 0, sizeof *st);
+    wc_debug_preempt(c, o);
+}
