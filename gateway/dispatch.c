@@ -1,0 +1,380 @@
+#include "gateway/dispatch_priv.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#define TICK_MAX_MS 100
+
+uint64_t gateway_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int64_t gateway_wall_s(void)
+{
+    return (int64_t)time(NULL);
+}
+
+static void slot_give_back(struct dispatch *d, uint32_t slot)
+{
+    assert(d->n_free < d->max_slots);
+    d->slots[slot] = NULL;
+    d->done[slot] = false;
+    d->free_slots[d->n_free++] = slot;
+}
+
+/* ---- actions */
+
+static int append_ids(struct sequence *s, const struct msg_record *r, uint32_t index, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (index + i < s->n_prompt) continue; /* a prompt score, no new id */
+        if (s->n_out == s->cap_out) {
+            uint32_t cap = s->cap_out ? s->cap_out * 2 : 64;
+            int32_t *grown = mem_realloc(s->out, cap * sizeof *grown);
+            if (grown == NULL) return -1;
+            s->out = grown;
+            s->cap_out = cap;
+        }
+        s->out[s->n_out++] = r[i].id;
+    }
+    return 0;
+}
+
+/* At most two a slot: a SUBMIT that could not be sent, then a cancel or a release. */
+static void later(struct dispatch *d, struct dispatch_later l)
+{
+    assert(d->n_later < 2 * d->max_slots);
+    d->later[(d->later_head + d->n_later++) % (2 * d->max_slots)] = l;
+}
+
+static void perform_deliver(struct dispatch *d, const struct gateway_action *a)
+{
+    struct sequence *s = d->slots[a->slot];
+    const struct msg_tokens_entry *t = d->entry;
+    assert(t != NULL && a->skip + a->n <= t->n);
+    if (a->finish != FINISH_NONE) {
+        /* nothing more will come: the slot is released at once, a slow client costs no seat in the queue */
+        d->done[a->slot] = true;
+        d->slots[a->slot] = NULL;
+        later(d, (struct dispatch_later){.kind = GE_RELEASE, .slot = a->slot});
+    }
+    if (s == NULL) return;
+    s->preemptions = t->preemptions;
+    if (a->finish != FINISH_NONE) s->slot = UINT32_MAX;
+    if (append_ids(s, t->records + a->skip, t->index + a->skip, a->n) != 0) {
+        if (a->finish == FINISH_NONE) dispatch_leave(d, s);
+        s->ops->fail(s, ERR_NO_MEMORY);
+        return;
+    }
+    s->ops->deliver(s, t->index + a->skip, t->records + a->skip, a->n, t->logprobs, a->finish, t->visible_bytes);
+}
+
+static void perform_fail(struct dispatch *d, const struct gateway_action *a)
+{
+    struct sequence *s = d->slots[a->slot];
+    slot_give_back(d, a->slot);
+    if (s == NULL) return; /* its owner left: this is the answer to the cancel */
+    s->slot = UINT32_MAX;
+    s->ops->fail(s, a->code);
+}
+
+static void perform_submit(struct dispatch *d, const struct gateway_action *a)
+{
+    struct sequence *s = d->slots[a->slot];
+    if (s && link_submit(d, a, s) == 0) {
+        if (s->sent_ns == 0) s->sent_ns = gateway_now_ns();
+        return;
+    }
+    /* full, gone, no memory, or its owner left in this very batch: back to the queue, a cancel follows by itself */
+    later(d, (struct dispatch_later){GE_SEND_FULL, a->slot, a->worker, a->sub});
+}
+
+static void perform_simple(struct dispatch *d, const struct gateway_action *a)
+{
+    struct msg m = {.u.sub = {a->sub, a->from}};
+    m.kind = a->kind == GA_CANCEL ? MSG_CANCEL : a->kind == GA_GAP ? MSG_GAP : MSG_ACK;
+    link_send(d, a->worker, &m); /* a lost one needs nothing: its cause repeats */
+}
+
+static void perform_hello_reply(struct dispatch *d, const struct gateway_action *a)
+{
+    struct link_session *s = &d->sessions[a->worker];
+    struct msg m = {.kind = MSG_HELLO_REPLY};
+    m.u.hello_reply.accepted = a->code == ERR_OK;
+    m.u.hello_reply.version = a->version;
+    m.u.hello_reply.code = a->code;
+    snprintf(m.u.hello_reply.reason, sizeof m.u.hello_reply.reason, "%s", a->reason ? a->reason : "");
+    snprintf(m.u.hello_reply.gateway, sizeof m.u.hello_reply.gateway, "%s", d->g->settings->gateway_name);
+    m.u.hello_reply.incarnation = d->g->incarnation;
+    link_send(d, a->worker, &m);
+    if (a->code != ERR_OK) log_warn("worker %s refused: %s", s->hello.name, a->reason ? a->reason : "?");
+    else if (!s->accepted) log_info("worker %s joined (%s, %u seats, %u blocks)", s->hello.name, s->hello.family, s->hello.max_seqs, s->hello.n_blocks);
+    s->accepted = a->code == ERR_OK;
+}
+
+static void perform(struct dispatch *d, const struct gateway_action *a)
+{
+    struct sequence *s;
+    switch (a->kind) {
+    case GA_HELLO_REPLY: perform_hello_reply(d, a); break;
+    case GA_SUBMIT: perform_submit(d, a); break;
+    case GA_CANCEL:
+    case GA_GAP:
+    case GA_ACK: perform_simple(d, a); break;
+    case GA_DELIVER: perform_deliver(d, a); break;
+    case GA_FAIL: perform_fail(d, a); break;
+    case GA_DRAINED: d->drained = true; break;
+    case GA_RESTART:
+        s = d->slots[a->slot];
+        if (s == NULL) break;
+        s->n_out = 0;
+        s->ops->restart(s);
+        break;
+    }
+}
+
+static void handle(struct dispatch *d, const struct gateway_event *ev)
+{
+    uint32_t n = gateway_core_handle(d->core, ev, gateway_now_ns(), d->actions);
+    for (uint32_t i = 0; i < n; i++) perform(d, &d->actions[i]);
+    /* a finished slot is free for new arrivals once the core released it */
+    if (ev->kind == GE_RELEASE) slot_give_back(d, ev->slot);
+}
+
+static void rearm(struct dispatch *d);
+
+void dispatch_event(struct dispatch *d, const struct gateway_event *ev)
+{
+    assert(!d->performing);
+    d->performing = true;
+    handle(d, ev);
+    d->entry = NULL;
+    while (d->n_later > 0) {
+        struct dispatch_later l = d->later[d->later_head];
+        d->later_head = (d->later_head + 1) % (2 * d->max_slots);
+        d->n_later--;
+        struct gateway_event next = {.kind = l.kind, .slot = l.slot, .worker = l.worker, .sub = l.sub};
+        handle(d, &next);
+    }
+    d->performing = false;
+    rearm(d);
+}
+
+/* ---- for requests */
+
+static int refuse(const struct dispatch *d, const struct sequence *s, struct err *e)
+{
+    struct gateway_stats st;
+    if (d->g->draining) return err_set(e, ERR_DRAINING, "The server is shutting down; try another one.");
+    gateway_core_stats(d->core, &st);
+    uint32_t live = d->max_slots - d->n_free;
+    if (d->n_free == 0 || live >= (uint64_t)d->g->settings->max_queue_requests) {
+        return err_set(e, ERR_QUEUE_FULL, "%u requests are waiting or running; try again later.", live);
+    }
+    uint32_t capacity = gateway_core_capacity(d->core);
+    if (capacity > 0 && s->n_prompt + 1 > capacity) {
+        return err_set_param(e, ERR_POOL_TOO_SMALL, "prompt",
+                             "The prompt has %u tokens, but the KV pool of the largest worker holds %u with one to make; shorten "
+                             "the prompt or give the worker more memory (--kv-tokens).", s->n_prompt, capacity);
+    }
+    return 0;
+}
+
+int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e)
+{
+    if (refuse(d, s, e) != 0) return -1;
+    uint32_t capacity = gateway_core_capacity(d->core);
+    if (capacity > 0 && s->submit.max_total > capacity) s->submit.max_total = capacity; /* ends as `length` */
+    struct gateway_event ev = {.kind = GE_ARRIVED};
+    ev.slot = s->slot = d->free_slots[--d->n_free];
+    d->slots[ev.slot] = s;
+    d->done[ev.slot] = false;
+    s->arrived_ns = gateway_now_ns();
+    s->submit.tag = ++d->arrivals;
+    ev.arrived.cls = s->submit.cls;
+    ev.arrived.tag = s->submit.tag;
+    ev.arrived.n_prompt = ev.arrived.n_ids = s->n_prompt;
+    ev.arrived.from = s->from;
+    ev.arrived.max_total = s->submit.max_total;
+    ev.arrived.deadline_ns = s->deadline_ns;
+    assert(!d->performing); /* arrivals come from the lanes, never from a callback of ours */
+    dispatch_event(d, &ev);
+    link_receive(d);
+    return 0;
+}
+
+void dispatch_leave(struct dispatch *d, struct sequence *s)
+{
+    if (s->slot == UINT32_MAX) return;
+    uint32_t slot = s->slot;
+    assert(d->slots[slot] == s);
+    s->slot = UINT32_MAX;
+    d->slots[slot] = NULL;
+    if (d->performing) {
+        later(d, (struct dispatch_later){.kind = GE_CANCEL, .slot = slot});
+        return;
+    }
+    struct gateway_event ev = {.kind = GE_CANCEL, .slot = slot};
+    dispatch_event(d, &ev);
+    link_receive(d);
+}
+
+bool dispatch_ready(const struct dispatch *d)
+{
+    struct gateway_stats st;
+    gateway_core_stats(d->core, &st);
+    return st.workers_live > 0 && !d->g->draining;
+}
+
+void dispatch_drain(struct dispatch *d)
+{
+    struct gateway_event ev = {.kind = GE_DRAIN};
+    dispatch_event(d, &ev);
+}
+
+bool dispatch_idle(const struct dispatch *d)
+{
+    return d->n_free == d->max_slots;
+}
+
+void dispatch_stats(const struct dispatch *d, struct gateway_stats *out)
+{
+    gateway_core_stats(d->core, out);
+}
+
+void dispatch_workers(const struct dispatch *d, struct dispatch_workers *out)
+{
+    memset(out, 0, sizeof *out);
+    for (uint32_t i = 0; i < GATEWAY_WORKERS_MAX; i++) {
+        const struct link_session *s = &d->sessions[i];
+        if (!s->used || !s->accepted) continue;
+        out->live++;
+        out->blocks_total += s->status.blocks_total;
+        out->blocks_free += s->status.blocks_free;
+        out->preemptions += s->status.preemptions;
+        out->parks += s->status.parks;
+        out->drops += s->status.drops;
+        out->steps += s->status.steps;
+        out->block_tokens = s->hello.block_tokens;
+        memcpy(out->family, s->hello.family, sizeof out->family);
+        for (uint32_t c = 0; c < CLASSES_MAX; c++) {
+            out->active += s->status.active[c];
+            out->waiting += s->status.waiting[c];
+        }
+    }
+}
+
+/* ---- time */
+
+static void on_timer(uv_timer_t *t)
+{
+    struct dispatch *d = t->data;
+    struct gateway_event ev = {.kind = GE_TICK};
+    link_receive(d);
+    link_heartbeat(d, gateway_now_ns());
+    dispatch_event(d, &ev);
+    link_receive(d);
+}
+
+static void rearm(struct dispatch *d)
+{
+    uint64_t now = gateway_now_ns(), at = gateway_core_next_tick_ns(d->core, now), ms = TICK_MAX_MS;
+    if (at != UINT64_MAX) {
+        uint64_t wait = at > now ? (at - now) / 1000000 + 1 : 1;
+        if (wait < ms) ms = wait;
+    }
+    if (!uv_is_closing((uv_handle_t *)&d->timer)) uv_timer_start(&d->timer, on_timer, ms, 0);
+}
+
+/* ---- life */
+
+static int allocate(struct dispatch *d, const struct gateway_core_config *cfg)
+{
+    uint32_t n = cfg->max_slots;
+    d->region_bytes = (gateway_core_bytes(cfg) + 4095) & ~(size_t)4095;
+    d->region = mem_map(d->region_bytes);
+    d->actions = mem_array(gateway_core_actions_max(cfg), sizeof *d->actions);
+    d->slots = mem_array(n, sizeof *d->slots);
+    d->done = mem_array(n, sizeof *d->done);
+    d->free_slots = mem_array(n, sizeof *d->free_slots);
+    d->later = mem_array(2 * (size_t)n, sizeof *d->later);
+    if (!d->region || !d->actions || !d->slots || !d->done || !d->free_slots || !d->later) return -1;
+    d->max_slots = n;
+    for (uint32_t i = 0; i < n; i++) d->free_slots[d->n_free++] = n - 1 - i;
+    d->core = gateway_core_init(d->region, cfg);
+    return d->core ? 0 : -1;
+}
+
+static void config_of(const struct gateway *g, struct gateway_core_config *cfg)
+{
+    memset(cfg, 0, sizeof *cfg);
+    cfg->max_slots = (uint32_t)g->settings->max_queue_requests;
+    cfg->max_workers = GATEWAY_WORKERS_MAX;
+    class_table_default(&cfg->classes);
+    cfg->incarnation = g->incarnation;
+    cfg->no_worker_ns = (uint64_t)(g->settings->no_worker_timeout_s * 1e9);
+    cfg->lost_ns = cfg->no_worker_ns;
+}
+
+int dispatch_create(struct dispatch **out, struct gateway *g, struct err *e)
+{
+    struct gateway_core_config cfg;
+    struct dispatch *d = mem_zalloc(sizeof *d);
+    if (d == NULL) return err_set(e, ERR_NO_MEMORY, "out of memory");
+    d->g = g;
+    config_of(g, &cfg);
+    if (allocate(d, &cfg) != 0) {
+        dispatch_destroy(&d);
+        return err_set(e, ERR_NO_MEMORY, "out of memory for %u sequences", cfg.max_slots);
+    }
+    struct hash128 any = {0, 0};
+    gateway_core_expect(d->core, any, g->model->vocab_hash);
+    if (link_open(d, e) != 0) {
+        dispatch_destroy(&d);
+        return -1;
+    }
+    d->timer.data = d;
+    uv_timer_init(g->loop, &d->timer);
+    d->open_handles++;
+    d->ticking = true;
+    rearm(d);
+    mem_pool_set("gateway: sequences", d->region_bytes, d->region_bytes, 0);
+    *out = d;
+    return 0;
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    ((struct dispatch *)h->data)->open_handles--;
+}
+
+void dispatch_destroy(struct dispatch **pd)
+{
+    struct dispatch *d = *pd;
+    *pd = NULL;
+    if (d == NULL) return;
+    if (d->listener) {
+        link_close(d);
+        uv_close((uv_handle_t *)&d->poll, on_closed);
+        if (d->ticking) uv_close((uv_handle_t *)&d->timer, on_closed);
+        while (d->open_handles > 0) uv_run(d->g->loop, UV_RUN_ONCE);
+        transport_close(&d->listener);
+    }
+    if (d->region) mem_unmap(d->region, d->region_bytes);
+    mem_free(d->actions);
+    mem_free(d->slots);
+    mem_free(d->done);
+    mem_free(d->free_slots);
+    mem_free(d->later);
+    mem_free(d->ids);
+    buf_deinit(&d->out);
+    mem_free(d);
+}
