@@ -245,7 +245,7 @@ START_TEST(only_loopback_is_listened_on) {
         {"http", "tcp://127.0.0.1:80", false},
         {"http", "127.0.0.1", false},
         {"rpc", "tcp://*:5570", false},
-        {"rpc", "ipc:///tmp/x.sock", true},
+        {"rpc", "ipc:///run/x.sock", true},
         {"rpc", "127.0.0.1:5570", false},
         {"workers-endpoint", "tcp://[::]:5571", false},
         {"workers-endpoint", "tcp://127.0.0.1:*", true},
