@@ -133,7 +133,9 @@ int settings_threads(const struct settings *s, bool shared) {
     if (s->threads > 0)
         return (int)s->threads;
     cpulist_allowed(&allowed);
-    int cores = cpulist_count(&allowed);
+    int cores = cpulist_count(&allowed), quota = cpulist_quota();
+    if (quota > 0 && quota < cores)
+        cores = quota;
     int n = cores - (shared && cores > 1);
     return n < 256 ? n : 256;
 }

@@ -138,6 +138,38 @@ void cpulist_allowed(struct cpulist *l) {
         set_bit(l, 0);
 }
 
+int cpulist_quota_of(const char *cpu_max) {
+    long long quota, period;
+    if (sscanf(cpu_max, "%lld %lld", &quota, &period) != 2 || quota <= 0 || period <= 0)
+        return 0; /* "max 100000", or a file of another kind */
+    long long cores = quota / period;
+    return cores < 1 ? 1 : cores > CPULIST_MAX ? CPULIST_MAX : (int)cores;
+}
+
+/* First line of a small file; "" when it cannot be read. */
+static void first_line(char *out, size_t cap, const char *path, const char *prefix) {
+    FILE *f = fopen(path, "re");
+    bool found = false;
+    while (f != NULL && !found && fgets(out, (int)cap, f) != NULL)
+        found = strncmp(out, prefix, strlen(prefix)) == 0;
+    if (f != NULL)
+        fclose(f);
+    if (!found)
+        out[0] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+}
+
+int cpulist_quota(void) {
+    char group[512], path[600], text[64];
+    first_line(group, sizeof(group), "/proc/self/cgroup", "0::/");
+    /* Inside a container the group's own files lie at the root of the mount. */
+    snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.max", group[0] != '\0' ? group + 3 : "");
+    first_line(text, sizeof(text), path, "");
+    if (text[0] == '\0')
+        first_line(text, sizeof(text), "/sys/fs/cgroup/cpu.max", "");
+    return cpulist_quota_of(text);
+}
+
 int cpulist_apply(const struct cpulist *l, struct err *e) {
     cpu_set_t set;
     char text[128];

@@ -33,6 +33,10 @@ int cpulist_format(const struct cpulist *l, char *out, size_t cap);
 
 /* Cores the calling thread may run on (affinity mask; 1 core when it cannot be read). */
 void cpulist_allowed(struct cpulist *l);
+/* Cores' worth of time that the control group allows, rounded down, at least 1; 0 = no limit known.
+ * A container with `--cpus 2` on a big machine has a wide affinity mask and this limit. */
+int cpulist_quota(void);
+int cpulist_quota_of(const char *cpu_max); /* the same from the text of a cpu.max file */
 /* Pins the calling thread, and the threads it starts from then on; an empty set pins nothing. */
 int cpulist_apply(const struct cpulist *l, struct err *e);
 

@@ -1,8 +1,8 @@
 /* Buffers: growth, limit, sticky failure, and that no failure loses or tears what was there. */
 #include "base/buf.h"
 #include "base/mem.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <string.h>
 
 START_TEST(zeroed_storage_is_a_valid_empty_buffer) {
@@ -113,10 +113,5 @@ int main(void) {
     tcase_add_test(tc, no_memory_is_a_sticky_failure);
     tcase_add_test(tc, consume_drops_from_the_front);
     suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(s);
 }

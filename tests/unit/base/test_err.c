@@ -1,7 +1,7 @@
 /* The error list and the filling of struct err. */
 #include "base/err.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <string.h>
 
 START_TEST(set_fills_and_returns_minus_one) {
@@ -79,10 +79,5 @@ int main(void) {
     tcase_add_test(tc, a_cut_never_tears_a_character);
     tcase_add_test(tc, the_list_is_consistent);
     suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(s);
 }

@@ -1,7 +1,7 @@
 /* Hashes against published XXH3 values, the chain's properties, and the counter-based generator. */
 #include "base/hash.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <string.h>
 
 START_TEST(known_values) {
@@ -88,10 +88,5 @@ int main(void) {
     tcase_add_test(tc, both_paths_agree_with_one_plain_hash);
     tcase_add_test(tc, draws_are_a_function_of_seed_and_position);
     suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(s);
 }

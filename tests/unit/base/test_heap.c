@@ -3,8 +3,8 @@
 #include "base/heap.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <stdio.h>
 
 #define N 64
@@ -103,10 +103,5 @@ int main(void) {
     tcase_add_test(tc, random_operations_match_an_array);
     tcase_add_test(tc, the_auditor_sees_a_broken_order);
     suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(s);
 }

@@ -1,7 +1,7 @@
 /* Histogram buckets, faulty values and quantiles. */
 #include "base/hist.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <math.h>
 
 static const double bounds[] = {0.1, 1, 10};
@@ -73,10 +73,5 @@ int main(void) {
     tcase_add_test(tc, quantiles_are_upper_bounds);
     tcase_add_test(tc, no_bounds_and_all_bounds_work);
     suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(s);
 }

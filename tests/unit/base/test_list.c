@@ -1,7 +1,7 @@
 /* Intrusive list: both ends, removal while walking, double removal. */
 #include "base/list.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 
 struct item {
     int value;
@@ -67,10 +67,5 @@ int main(void) {
     tcase_add_test(tc, push_insert_pop);
     tcase_add_test(tc, removal_while_walking_and_twice);
     suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(s);
 }

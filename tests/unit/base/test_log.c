@@ -1,7 +1,7 @@
 /* Log lines: levels, both formats, and that no message can forge a line or break the JSON. */
 #include "base/log.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,10 +106,5 @@ int main(void) {
     tcase_add_test(tc, json_lines_stay_json);
     tcase_add_test(tc, long_messages_are_cut_and_errno_is_kept);
     suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(s);
 }

@@ -1,8 +1,8 @@
 /* The memory door: exact count, alignment, overflow, the failing n-th allocation, the pool table.
  */
 #include "base/mem.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,10 +127,5 @@ int main(void) {
     tcase_add_test(tc, maps_are_whole_zeroed_pages);
     tcase_add_test(tc, pool_table_updates_rows_and_has_an_end);
     suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(s);
 }

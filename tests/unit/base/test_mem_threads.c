@@ -1,8 +1,8 @@
 /* The counters of the memory door under threads: nothing is lost, and a failing n-th allocation
  * hits exactly one caller. */
 #include "base/mem.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdint.h>
 
@@ -44,10 +44,5 @@ int main(void) {
     TCase *tc = tcase_create("mem_threads");
     tcase_add_test(tc, counts_and_failures_are_exact);
     suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(s);
 }

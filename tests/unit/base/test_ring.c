@@ -1,8 +1,8 @@
 /* The ring alone (order, full, wrap-around of the counters) and between two threads. */
 #include "base/mem.h"
 #include "base/ring.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -90,10 +90,5 @@ int main(void) {
     tcase_add_test(tc, no_memory_is_reported);
     tcase_add_test(tc, two_threads_hand_over_whole_items);
     suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(s);
 }

@@ -1,7 +1,7 @@
 /* Addresses: what parses, what is loopback, and back to text. */
 #include "config/address.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -96,10 +96,5 @@ int main(void) {
     tcase_add_test(tc, bad_ones);
     tcase_add_test(tc, ipc_endpoints);
     suite_add_tcase(suite, tc);
-    SRunner *sr = srunner_create(suite);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(suite);
 }

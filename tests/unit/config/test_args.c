@@ -1,7 +1,7 @@
 /* The command line: forms, order, precedence over the file, and errors that help. */
 #include "config/config.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,10 +112,5 @@ int main(void) {
     tcase_add_test(tc, errors_say_what_to_type);
     tcase_add_test(tc, flags_win_over_the_file_wherever_it_stands);
     suite_add_tcase(suite, tc);
-    SRunner *sr = srunner_create(suite);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(suite);
 }

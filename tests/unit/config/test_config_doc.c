@@ -2,8 +2,8 @@
  * `test_config_doc --print` writes the page to stdout: that is how docs/CONFIG.md is made. */
 #include "config/config.h"
 #include "config/table.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,10 +95,5 @@ int main(int argc, char **argv) {
     tcase_add_test(tc, the_page_names_every_setting);
     tcase_add_test(tc, help_shows_a_program_its_own_flags);
     suite_add_tcase(suite, tc);
-    SRunner *sr = srunner_create(suite);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(suite);
 }

@@ -1,7 +1,7 @@
 /* Core lists, the split between processes, and pinning of a thread. */
 #include "config/cpulist.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -90,6 +90,27 @@ START_TEST(roles_share_their_commas_with_lists) {
 }
 END_TEST
 
+START_TEST(quotas_round_down_to_whole_cores) {
+    static const struct {
+        const char *text;
+        int cores;
+    } cases[] = {{"max 100000", 0},
+                 {"100000 100000", 1},
+                 {"250000 100000", 2},
+                 {"50000 100000", 1},
+                 {"200000 50000", 4},
+                 {"", 0},
+                 {"100000", 0},
+                 {"0 0", 0},
+                 {"100000 0", 0},
+                 {"-1 100000", 0},
+                 {"99999999999999 1", CPULIST_MAX}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        ck_assert_int_eq(cpulist_quota_of(cases[i].text), cases[i].cores);
+    ck_assert_int_ge(cpulist_quota(), 0);
+}
+END_TEST
+
 static void *pin(void *arg) {
     struct cpulist all, one = {{0}}, now, none = {{0}};
     struct err e;
@@ -129,12 +150,8 @@ int main(void) {
     tcase_add_test(tc, lists_parse_to_their_shortest_form);
     tcase_add_test(tc, bad_lists_are_refused);
     tcase_add_test(tc, roles_share_their_commas_with_lists);
+    tcase_add_test(tc, quotas_round_down_to_whole_cores);
     tcase_add_test(tc, a_thread_is_pinned_and_only_that_thread);
     suite_add_tcase(suite, tc);
-    SRunner *sr = srunner_create(suite);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(suite);
 }

@@ -4,8 +4,8 @@
 #include "base/mem.h"
 #include "config/config.h"
 #include "config/table.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -380,10 +380,5 @@ int main(void) {
     tcase_add_test(tc, a_childs_command_line_carries_everything);
     tcase_add_test(tc, a_command_line_survives_every_failing_allocation);
     suite_add_tcase(suite, tc);
-    SRunner *sr = srunner_create(suite);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(suite);
 }

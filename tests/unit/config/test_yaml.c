@@ -3,8 +3,8 @@
 #include "base/mem.h"
 #include "base/hash.h"
 #include "config/config.h"
+#include "tests/common/test_run.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,10 +195,5 @@ int main(void) {
     tcase_add_test(tc, damaged_files_are_refused_or_read);
     tcase_add_test(tc, no_memory_is_an_error_and_leaks_nothing);
     suite_add_tcase(suite, tc);
-    SRunner *sr = srunner_create(suite);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed == 0 ? 0 : 1;
+    return test_run(suite);
 }
