@@ -2,11 +2,22 @@
 #include "model/hparams.h"
 #include "model/tokenizer.h"
 
+#include "base/log.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    log_open("fuzz_gguf", LOG_ERROR, false); /* bytes after the last tensor are a warning each time */
+    return 0;
+}
 
 /* Touches everything an open file hands out, so that a sanitizer sees a wrong pointer. */
 static void touch_all(const struct gguf *g)

@@ -12,8 +12,8 @@ static const char *const controls[] = {"<|endoftext|>", "<|im_start|>", "<|im_en
 /* Each side is a single byte or made by an earlier line; the joined text is a token of its own. */
 static const char *const merges[] = {
     "e " S, "t h",  S " t",  "a n",   "i n",    "e r",   "o u",    "r e",   "l l",    "s " S,
-    "o n",  "th e", "an d",  S "t h", "in g",   "e n",   "a t",    "e s",   "o r",    "i t",
-    "w " S, S " a", "ou r",  "s t",   "en t",   "h e",   S "th e", "at i",  "ati on", "l y",
+    "o n",  "th e", "an d",  S " th", "in g",   "e n",   "a t",    "e s",   "o r",    "i t",
+    "w " S, S " a", "ou r",  "s t",   "en t",   "h e",   S " the", "at i",  "ati on", "l y",
     "e d",  S " w", S "w e", "he ll", "hell o", S " " S, "w or",   "wor l", "worl d", S " o",
 };
 
