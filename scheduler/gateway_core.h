@@ -56,6 +56,7 @@ struct gateway_core_config {
     uint64_t incarnation;          /* of this gateway process: part of each submission id */
     uint64_t no_worker_ns;         /* 5 s */
     uint64_t lost_ns;              /* 5 s */
+    uint32_t version_min, version_max; /* protocol versions this gateway speaks; 0 = only version 1 */
 };
 
 enum gateway_event_kind {

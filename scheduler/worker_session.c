@@ -182,13 +182,14 @@ void wc_tick(struct worker_core *c, struct wc_out *o)
     c->steps[parked].parked_ns = c->now_ns;
 }
 
+/* Only what still waits for its gateway's answer: a first SYNC lists everything, a repeated one the rest. */
 uint32_t worker_core_sync(const struct worker_core *c, uint32_t gw, struct worker_sync *out, uint32_t cap)
 {
     uint32_t n = 0;
     assert(gw < WORKER_GATEWAYS_MAX);
     for (uint32_t i = 0; i < c->cfg.max_slots && n < cap; i++) {
         const struct wc_slot *s = &wc_slots(c)[i];
-        if (s->state == WC_FREE || s->state == WC_DROPPING || s->gw != gw || !c->sessions[gw].up) continue;
+        if (s->state == WC_FREE || s->state == WC_DROPPING || s->gw != gw || s->attached) continue;
         out[n++] = (struct worker_sync){.sub = s->sub, .have = s->made, .finished = s->state == WC_FINISHED};
     }
     return n;
