@@ -24,7 +24,8 @@ struct stop_set *stop_set_create(const struct stop_text *stops, uint32_t n); /* 
 void stop_set_destroy(struct stop_set **s);
 
 /* Feed output bytes. true = a stop completed: *start and *end are positions (in bytes fed since the
- * state was zero) of its first byte and behind its last; the state must not be fed again. */
+ * state was zero) of its first byte and behind its last; the bytes behind *end were not looked at. Who ignores
+ * the stop (min_tokens not reached) may feed on with those; everyone else does not feed the state again. */
 bool stop_feed(const struct stop_set *s, struct stop_state *st, const uint8_t *p, size_t n, uint64_t *start, uint64_t *end);
 uint32_t stop_held(const struct stop_set *s, const struct stop_state *st);
 
