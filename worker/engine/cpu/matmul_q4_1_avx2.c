@@ -31,7 +31,8 @@ ALWAYS_INLINE __m256i four_columns(const struct act_block *a, int run) {
 }
 
 /* The two float steps of a block: acc = fma(m, s, fma(d * da, (float)sum, acc)). */
-ALWAYS_INLINE __m256 step(__m256 acc, __m256i sum16, __m256 d, __m256 m, const struct act_block *a) {
+ALWAYS_INLINE __m256 step(__m256 acc, __m256i sum16, __m256 d, __m256 m,
+                          const struct act_block *a) {
     __m256 sum = _mm256_cvtepi32_ps(_mm256_madd_epi16(sum16, _mm256_set1_epi16(1)));
     acc = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_broadcast_ss(&a->d)), sum, acc);
     return _mm256_fmadd_ps(m, _mm256_broadcast_ss(&a->s), acc);
