@@ -62,7 +62,7 @@ static int f_capitalize(struct jrun *r, struct jv v, const struct jv *a, struct 
 static int f_title(struct jrun *r, struct jv v, const struct jv *a, struct jv *out)
 {
     (void)a;
-    return change_case(r, v, JTEXT_TITLE, out);
+    return change_case(r, v, JTEXT_WORDS, out);
 }
 
 static int f_length(struct jrun *r, struct jv v, const struct jv *a, struct jv *out)

@@ -123,17 +123,14 @@ static int add_part(struct jrun *r, struct jlist *l, struct jtext *t, size_t fro
 /* Without a separator: runs of white space, none at the ends. */
 static int split_space(struct jrun *r, struct jtext *t, int64_t max, struct jlist *l)
 {
-    for (size_t at = 0, k;; ) {
+    for (size_t at = 0, k;;) {
         while ((k = jspace_at(t->p + at, t->n - at)) != 0)
             at += k;
         if (at == t->n)
             return 0;
         size_t end = at;
-        if (max == 0) {
-            for (end = t->n; (k = jspace_before(t->p + at, end - at)) != 0;)
-                end -= k;
-            return add_part(r, l, t, at, end, false);
-        }
+        if (max == 0) /* the rest as it stands, white space at its end too */
+            return add_part(r, l, t, at, t->n, false);
         while (end < t->n && !jspace_at(t->p + end, t->n - end))
             end++;
         if (add_part(r, l, t, at, end, false))

@@ -223,8 +223,11 @@ int jv_item(struct jrun *r, struct jv obj, struct jv key, struct jv *out)
             *out = jv_undef(name);
         return 0;
     }
+    if (key.kind == JV_BOOL)
+        key = jv_int(key.u.b, key.caller);
     if (key.kind != JV_INT)
         return 0;
+    *out = jv_undef("list item");
     if (obj.kind == JV_STR)
         return text_at(r, obj.u.s, key, out);
     if (obj.kind == JV_LIST) {

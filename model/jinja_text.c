@@ -208,13 +208,16 @@ struct jtext *jtext_case(struct jrun *r, struct jtext *t, enum jtext_case how)
     bool inside = false;
     for (size_t i = 0; i < t->n; i++) {
         char c = p[i];
-        bool up = how == JTEXT_UPPER || (how == JTEXT_TITLE && !inside) ||
-                  (how == JTEXT_CAPITALIZE && i == 0);
+        bool up = how == JTEXT_UPPER || (how == JTEXT_CAPITALIZE && i == 0) ||
+                  ((how == JTEXT_TITLE || how == JTEXT_WORDS) && !inside);
         if (up && c >= 'a' && c <= 'z')
             p[i] = (char)(c - 'a' + 'A');
         else if (!up && c >= 'A' && c <= 'Z')
             p[i] = (char)(c - 'A' + 'a');
-        inside = is_alpha((unsigned char)c);
+        if (how == JTEXT_WORDS)
+            inside = !memchr("-({[<", c, 5) && !jspace_before(t->p, i + 1);
+        else
+            inside = is_alpha((unsigned char)c);
     }
     return out;
 }

@@ -51,7 +51,9 @@ struct jtext *jtext_taint(struct jrun *r, struct jtext *t); /* the same text, al
 int jtext_cmp(struct jrun *r, struct jtext *a, struct jtext *b, int *out);
 size_t jtext_find(const struct jtext *t, const struct jtext *what, size_t from); /* SIZE_MAX: none */
 
-enum jtext_case { JTEXT_UPPER, JTEXT_LOWER, JTEXT_CAPITALIZE, JTEXT_TITLE };
+/* TITLE: a word ends at anything but a letter (str.title). WORDS: at white space and opening brackets
+ * (the filter). */
+enum jtext_case { JTEXT_UPPER, JTEXT_LOWER, JTEXT_CAPITALIZE, JTEXT_TITLE, JTEXT_WORDS };
 struct jtext *jtext_case(struct jrun *r, struct jtext *t, enum jtext_case how); /* ASCII letters only */
 /* chars NULL: Unicode white space. Sides: bit 0 left, bit 1 right. */
 struct jtext *jtext_strip(struct jrun *r, struct jtext *t, struct jtext *chars, unsigned sides);
