@@ -1,5 +1,4 @@
-/* The real model's tokenizer against the reference vectors, long texts, and the same from several
- * threads. */
+/* The real model's tokenizer against the reference vectors, and long texts. */
 #include "model/tokenizer.h"
 
 #include "base/buf.h"
@@ -8,7 +7,6 @@
 #include "tests/common/testpaths.h"
 
 #include <jansson.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,50 +166,6 @@ START_TEST(bytes_without_a_token)
 }
 END_TEST
 
-struct job {
-    const char *text;
-    size_t n;
-    const struct id_list *want;
-    int bad;
-};
-
-static void *encode_thread(void *arg)
-{
-    struct job *j = arg;
-    struct tokenizer_scratch *s = tokenizer_scratch_create(tok);
-    for (int i = 0; s && i < 5; i++) {
-        struct id_list l = {0};
-        struct err e;
-        if (tokenizer_encode(tok, s, j->text, j->n, false, 0, &l, &e) != 0 || l.n != j->want->n ||
-            memcmp(l.ids, j->want->ids, l.n * sizeof *l.ids) != 0)
-            j->bad++;
-        id_list_deinit(&l);
-    }
-    j->bad += s == NULL;
-    tokenizer_scratch_destroy(&s);
-    return NULL;
-}
-
-START_TEST(threads_agree)
-{
-    static const char text[] =
-        "Threads share one table: 4 of them, \u00e9\u00e8 it's \u65e5\u672c  done.\n";
-    struct id_list want = {0};
-    struct job jobs[4];
-    pthread_t th[4];
-    encode(text, sizeof text - 1, false, &want);
-    for (int i = 0; i < 4; i++) {
-        jobs[i] = (struct job){text, sizeof text - 1, &want, 0};
-        ck_assert_int_eq(pthread_create(&th[i], NULL, encode_thread, &jobs[i]), 0);
-    }
-    for (int i = 0; i < 4; i++) {
-        pthread_join(th[i], NULL);
-        ck_assert_int_eq(jobs[i].bad, 0);
-    }
-    id_list_deinit(&want);
-}
-END_TEST
-
 START_TEST(vocabulary_facts)
 {
     size_t n;
@@ -243,7 +197,6 @@ int main(void)
     tcase_add_test(c, huge_pieces);
     tcase_add_test(c, max_ids_stops);
     tcase_add_test(c, bytes_without_a_token);
-    tcase_add_test(c, threads_agree);
     tcase_add_test(c, vocabulary_facts);
     suite_add_tcase(s, c);
     return test_run(s);
