@@ -1,0 +1,283 @@
+#include "gateway/http_priv.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "config/address.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SWEEP_MS 500
+#define HTTP_POOL_BYTES (96u << 10) /* per connection: headers, and the chunk that is being sent */
+
+/* ---- the loop: MHD_run when its epoll is readable, when its time-out is due, after resumes */
+
+static void rearm(struct http_server *h);
+
+static void run(struct http_server *h)
+{
+    h->run_wanted = false;
+    MHD_run(h->daemon);
+    rearm(h);
+}
+
+static void on_timeout(uv_timer_t *t)
+{
+    run(t->data);
+}
+
+static void rearm(struct http_server *h)
+{
+    MHD_UNSIGNED_LONG_LONG ms;
+    if (MHD_get_timeout(h->daemon, &ms) == MHD_YES) uv_timer_start(&h->timeout, on_timeout, ms, 0);
+    else uv_timer_stop(&h->timeout);
+}
+
+static void on_epoll(uv_poll_t *p, int status, int events)
+{
+    (void)status;
+    (void)events;
+    run(p->data);
+}
+
+static void on_check(uv_check_t *c)
+{
+    struct http_server *h = c->data;
+    if (h->run_wanted) run(h);
+}
+
+/* Timers run before this point of a turn: what they resumed is served before the loop sleeps. */
+static void on_prepare(uv_prepare_t *p)
+{
+    struct http_server *h = p->data;
+    if (h->run_wanted) run(h);
+}
+
+void http_run_soon(struct http_server *h)
+{
+    h->run_wanted = true;
+}
+
+/* ---- deadlines that MHD does not know: headers, body, a reader that reads nothing */
+
+static void cut(struct http_conn *c)
+{
+    if (!c->cut) shutdown(c->fd, SHUT_RDWR);
+    c->cut = true;
+}
+
+static bool past(uint64_t now, uint64_t since, double limit_s)
+{
+    return now > since && (double)(now - since) > limit_s * 1e9;
+}
+
+static void sweep_call(struct http_server *h, struct http_call *c, uint64_t now)
+{
+    const struct settings *s = h->g->settings;
+    if (c->gone || c->hc == NULL) return;
+    if (c->request == NULL && !c->replied && past(now, c->since_ns, s->body_timeout_s + (c->seen ? 0 : s->header_timeout_s))) {
+        cut(c->hc);
+    } else if (c->streaming && c->waiting_reader && past(now, c->progress_ns, s->slow_reader_s)) {
+        h->g->metrics.slow_readers_cut++;
+        log_info("a stream was cut: its client read nothing for %g s", s->slow_reader_s);
+        cut(c->hc);
+        http_call_gone(c);
+    }
+}
+
+static void on_sweep(uv_timer_t *t)
+{
+    struct http_server *h = t->data;
+    uint64_t now = gateway_now_ns();
+    struct list *at, *next;
+    list_each(at, next, &h->calls) sweep_call(h, list_item(at, struct http_call, node), now);
+    list_each(at, next, &h->conns) {
+        struct http_conn *c = list_item(at, struct http_conn, node);
+        if (!c->in_call && past(now, c->since_ns, h->g->settings->header_timeout_s + (h->quiesced ? 0 : HTTP_KEEPALIVE_S))) cut(c);
+    }
+}
+
+/* ---- MHD's own questions */
+
+static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx, enum MHD_ConnectionNotificationCode why)
+{
+    struct http_server *h = cls;
+    struct http_conn *c = *ctx;
+    if (why == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (c == NULL) return;
+        list_remove(&c->node);
+        h->n_conns--;
+        mem_free(c);
+        *ctx = NULL;
+        return;
+    }
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    c = mem_zalloc(sizeof *c);
+    if (c == NULL || info == NULL) {
+        mem_free(c);
+        return;
+    }
+    c->fd = info->connect_fd;
+    c->since_ns = gateway_now_ns();
+    list_push_back(&h->conns, &c->node);
+    h->n_conns++;
+    *ctx = c;
+}
+
+/* Nothing is decoded by MHD: %00 would cut the URL short. Paths are decoded in http_route.c, after the split. */
+static size_t keep_escapes(void *cls, struct MHD_Connection *conn, char *s)
+{
+    (void)cls;
+    (void)conn;
+    return strlen(s);
+}
+
+static void on_mhd_log(void *cls, const char *fmt, va_list ap)
+{
+    char line[512];
+    (void)cls;
+    vsnprintf(line, sizeof line, fmt, ap);
+    line[strcspn(line, "\r\n")] = '\0';
+    log_debug("http: %s", line);
+}
+
+/* ---- life */
+
+static int bind_first(const struct addrinfo *list)
+{
+    int fd = -1, saved = EADDRNOTAVAIL;
+    for (const struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
+        int one = 1;
+        fd = socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a->ai_protocol);
+        if (fd < 0) continue;
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+        if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 1024) == 0) break;
+        saved = errno;
+        close(fd);
+        fd = -1;
+    }
+    errno = saved;
+    return fd;
+}
+
+static int listen_on(struct http_server *h, const char *text, struct err *e)
+{
+    struct address a;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
+    char port[8];
+    if (address_parse_host_port(&a, text, e) != 0) return -1;
+    snprintf(port, sizeof port, "%u", a.port);
+    int r = getaddrinfo(a.host, port, &hints, &list);
+    if (r != 0) return err_set(e, ERR_IO, "cannot resolve %s: %s", text, gai_strerror(r));
+    h->listen_fd = bind_first(list);
+    int saved = errno;
+    freeaddrinfo(list);
+    if (h->listen_fd < 0) {
+        return err_set(e, ERR_IO, "cannot listen on %s: %s%s", text, strerror(saved), saved == EADDRINUSE ? "; choose another address with --http" : "");
+    }
+    struct sockaddr_storage ss;
+    socklen_t len = sizeof ss;
+    getsockname(h->listen_fd, (struct sockaddr *)&ss, &len);
+    h->port = ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port : ((struct sockaddr_in *)&ss)->sin_port);
+    return 0;
+}
+
+static int start_daemon(struct http_server *h, struct err *e)
+{
+    const struct settings *s = h->g->settings;
+    h->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, http_call_handle, h,
+        MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, http_call_new, h, MHD_OPTION_NOTIFY_COMPLETED, http_call_completed, h,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_POOL_BYTES + (size_t)s->max_header_bytes,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->max_connections + 64u, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+    if (h->daemon == NULL) {
+        close(h->listen_fd);
+        return err_set(e, ERR_IO, "cannot start the HTTP server on %s", s->http);
+    }
+    return 0;
+}
+
+static int watch_daemon(struct http_server *h, struct err *e)
+{
+    uv_loop_t *loop = h->g->loop;
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    h->epoll.data = h->timeout.data = h->sweep.data = h->prepare.data = h->check.data = h;
+    if (info == NULL || uv_poll_init(loop, &h->epoll, info->epoll_fd) != 0) {
+        MHD_stop_daemon(h->daemon);
+        return err_set(e, ERR_IO, "cannot watch the HTTP server");
+    }
+    uv_timer_init(loop, &h->timeout);
+    uv_timer_init(loop, &h->sweep);
+    uv_prepare_init(loop, &h->prepare);
+    uv_check_init(loop, &h->check);
+    h->open_handles += 5;
+    uv_poll_start(&h->epoll, UV_READABLE, on_epoll);
+    uv_timer_start(&h->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+    uv_prepare_start(&h->prepare, on_prepare);
+    uv_check_start(&h->check, on_check);
+    return 0;
+}
+
+int http_create(struct http_server **out, struct gateway *g, struct err *e)
+{
+    struct http_server *h = mem_zalloc(sizeof *h);
+    if (h == NULL) return err_set(e, ERR_NO_MEMORY, "out of memory");
+    h->g = g;
+    list_init(&h->calls);
+    list_init(&h->conns);
+    if (listen_on(h, g->settings->http, e) != 0 || start_daemon(h, e) != 0 || watch_daemon(h, e) != 0) {
+        mem_free(h);
+        return -1;
+    }
+    *out = h;
+    return 0;
+}
+
+uint16_t http_port(const struct http_server *h)
+{
+    return h->port;
+}
+
+bool http_idle(const struct http_server *h)
+{
+    return h->n_calls == 0;
+}
+
+void http_quiesce(struct http_server *h)
+{
+    if (h->quiesced) return;
+    h->quiesced = true;
+    MHD_socket fd = MHD_quiesce_daemon(h->daemon);
+    if (fd != MHD_INVALID_SOCKET) close(fd);
+    rearm(h);
+}
+
+static void on_closed(uv_handle_t *w)
+{
+    ((struct http_server *)w->data)->open_handles--;
+}
+
+void http_destroy(struct http_server **ph)
+{
+    struct http_server *h = *ph;
+    struct list *at, *next;
+    *ph = NULL;
+    if (h == NULL) return;
+    http_quiesce(h);
+    list_each(at, next, &h->calls) http_call_gone(list_item(at, struct http_call, node));
+    MHD_run(h->daemon); /* suspended connections must be resumed and seen before the stop, or it aborts */
+    uv_close((uv_handle_t *)&h->epoll, on_closed);
+    MHD_stop_daemon(h->daemon);
+    uv_close((uv_handle_t *)&h->timeout, on_closed);
+    uv_close((uv_handle_t *)&h->sweep, on_closed);
+    uv_close((uv_handle_t *)&h->prepare, on_closed);
+    uv_close((uv_handle_t *)&h->check, on_closed);
+    while (h->open_handles > 0) uv_run(h->g->loop, UV_RUN_ONCE);
+    mem_free(h);
+}

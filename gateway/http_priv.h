@@ -1,0 +1,91 @@
+/* http_priv.h - the inside of the HTTP door: http.c (daemon, loop, sweeps), http_call.c (one call), http_route.c (paths).
+ *
+ * A call is one HTTP request on a connection. libmicrohttpd runs only inside MHD_run on the loop thread, called when its
+ * epoll descriptor is readable, when its time-out is due, and once per loop turn after calls were resumed.
+ * A suspended connection has left MHD's epoll, so the call watches the socket itself (UV_DISCONNECT): a client that
+ * goes away frees its sequences at once, whatever state the call is in.
+ */
+#ifndef SLUICE_GATEWAY_HTTP_PRIV_H
+#define SLUICE_GATEWAY_HTTP_PRIV_H
+
+#include "base/list.h"
+#include "gateway/http.h"
+#include "gateway/request.h"
+
+#include <microhttpd.h>
+
+#define HTTP_KEEPALIVE_S 75
+#define HTTP_PATH_MAX 2048
+
+struct http_conn {                 /* one TCP connection, from accept to close */
+    struct list node;
+    int fd;
+    uint64_t since_ns;             /* accepted, or last reply done: header deadline */
+    bool in_call, cut;
+};
+
+enum http_method { HTTP_GET, HTTP_POST, HTTP_HEAD, HTTP_OTHER };
+
+struct http_route {
+    const char *path;              /* ending in '/': prefix, the rest is the id */
+    const char *allow;             /* value of Allow */
+    bool get, post;
+    bool is_call;                  /* runs as a request: body goes to request_submit */
+    enum endpoint endpoint;
+};
+
+struct http_call {
+    struct list node;
+    struct http_server *h;
+    struct MHD_Connection *conn;
+    struct http_conn *hc;
+    char uri[HTTP_PATH_MAX];       /* raw, as sent, query cut off */
+    bool uri_long;
+    enum http_method method;
+    const struct http_route *route;
+    const char *id;                /* behind a prefix route */
+    char label[129];
+    bool seen, too_large, suspended, gone, replied, streaming, watching;
+    struct buf body;
+    struct request *request;
+    struct buf out; size_t out_at; /* framed events not yet taken by the socket */
+    bool stream_end;
+    uint64_t since_ns, progress_ns;
+    bool waiting_reader;           /* there was something to read since progress_ns */
+    uv_poll_t watch;
+};
+
+struct http_server {
+    struct gateway *g;
+    struct MHD_Daemon *daemon;
+    int listen_fd;
+    uint16_t port;
+    uv_poll_t epoll;
+    uv_timer_t timeout, sweep;
+    uv_prepare_t prepare;
+    uv_check_t check;
+    bool run_wanted, quiesced;
+    int open_handles;
+    struct list calls, conns;
+    uint32_t n_conns, n_calls;
+};
+
+/* http.c */
+void http_run_soon(struct http_server *h);
+
+/* http_route.c */
+const struct http_route *http_route_find(const char *path, const char **id);
+/* Replies of routes without a request: models, health, metrics, version. */
+enum MHD_Result http_route_reply(struct http_call *c);
+
+/* http_call.c */
+void *http_call_new(void *cls, const char *uri, struct MHD_Connection *conn);
+enum MHD_Result http_call_handle(void *cls, struct MHD_Connection *conn, const char *url, const char *method,
+                                 const char *version, const char *upload, size_t *upload_size, void **con_cls);
+void http_call_completed(void *cls, struct MHD_Connection *conn, void **con_cls, enum MHD_RequestTerminationCode why);
+void http_call_gone(struct http_call *c);
+enum MHD_Result http_reply(struct http_call *c, unsigned status, const char *type, const char *p, size_t n, const char *allow,
+                           uint32_t retry_after_s);
+enum MHD_Result http_reply_error(struct http_call *c, const struct err *e, const char *allow, uint32_t retry_after_s);
+
+#endif

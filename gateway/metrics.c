@@ -1,0 +1,232 @@
+#include "gateway/metrics.h"
+
+#include "base/mem.h"
+#include "gateway/dispatch.h"
+#include "gateway/gateway.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* vLLM's bucket bounds, so that dashboards made for it read right. */
+static const double ttft_bounds[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560};
+static const double itl_bounds[] = {.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
+static const double long_bounds[] = {.01, .03, .1, .3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+static const double token_bounds[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000};
+static const double n_bounds[] = {1, 2, 5, 10, 20};
+#define BOUNDS(b) b, (int)(sizeof b / sizeof *b)
+
+void metrics_init(struct metrics *m)
+{
+    memset(m, 0, sizeof *m);
+    for (int i = 0; i < CLASSES_MAX; i++) {
+        struct metrics_class *c = &m->cls[i];
+        hist_init(&c->ttft, BOUNDS(ttft_bounds));
+        hist_init(&c->itl, BOUNDS(itl_bounds));
+        hist_init(&c->tpot, BOUNDS(itl_bounds));
+        hist_init(&c->e2e, BOUNDS(long_bounds));
+        hist_init(&c->queue, BOUNDS(long_bounds));
+        hist_init(&c->inference, BOUNDS(long_bounds));
+        hist_init(&c->prefill, BOUNDS(long_bounds));
+        hist_init(&c->decode, BOUNDS(long_bounds));
+        hist_init(&c->prompt_tokens, BOUNDS(token_bounds));
+        hist_init(&c->generation_tokens, BOUNDS(token_bounds));
+        hist_init(&c->max_tokens, BOUNDS(token_bounds));
+        hist_init(&c->n_choices, BOUNDS(n_bounds));
+    }
+}
+
+static double seconds(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
+}
+
+void metrics_itl(struct metrics *m, uint8_t cls, uint64_t gap_ns)
+{
+    hist_add(&m->cls[cls].itl, (double)gap_ns * 1e-9);
+}
+
+void metrics_choice_end(struct metrics *m, const struct metrics_choice *k)
+{
+    struct metrics_class *c = &m->cls[k->cls];
+    c->finished[k->finish]++;
+    c->prompt_tokens_total += k->first_ns ? k->prompt_tokens : 0; /* a prompt nobody computed is not counted */
+    c->generation_tokens_total += k->output_tokens;
+    if (finish_openai(k->finish) == NULL) {
+        c->aborted++;
+        return;
+    }
+    hist_add(&c->prompt_tokens, k->prompt_tokens);
+    hist_add(&c->generation_tokens, k->output_tokens);
+    hist_add(&c->max_tokens, k->max_tokens);
+    if (k->first_ns == 0) return;
+    hist_add(&c->ttft, seconds(k->arrived_ns, k->first_ns));
+    hist_add(&c->e2e, seconds(k->arrived_ns, k->last_ns));
+    hist_add(&c->queue, seconds(k->arrived_ns, k->sent_ns));
+    hist_add(&c->inference, seconds(k->sent_ns, k->last_ns));
+    hist_add(&c->prefill, seconds(k->sent_ns, k->first_ns));
+    hist_add(&c->decode, seconds(k->first_ns, k->last_ns));
+    if (k->output_tokens > 1) hist_add(&c->tpot, seconds(k->first_ns, k->last_ns) / (k->output_tokens - 1));
+}
+
+/* ---- exposition */
+
+struct writer { struct buf *out; char model[300]; const struct class_table *classes; };
+
+static void escape(const char *in, char *out, size_t cap)
+{
+    size_t n = 0;
+    for (; *in && n + 3 < cap; in++) {
+        if (*in == '\n') {
+            out[n++] = '\\';
+            out[n++] = 'n';
+            continue;
+        }
+        if (*in == '"' || *in == '\\') out[n++] = '\\';
+        out[n++] = *in;
+    }
+    out[n] = '\0';
+}
+
+static void header(struct writer *w, const char *name, const char *type, const char *help)
+{
+    buf_addf(w->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void sample(struct writer *w, const char *name, const char *labels, double v)
+{
+    buf_addf(w->out, "%s{model_name=\"%s\",engine=\"0\"%s} %.17g\n", name, w->model, labels, v);
+}
+
+static void add_hist(struct writer *w, const char *name, const char *help, const struct metrics *m, size_t offset)
+{
+    header(w, name, "histogram", help);
+    for (uint32_t c = 0; c < w->classes->n; c++) {
+        const struct hist *h = (const struct hist *)(const void *)((const char *)&m->cls[c] + offset);
+        char line[128], labels[64];
+        uint64_t sum = 0;
+        snprintf(labels, sizeof labels, ",class=\"%s\"", w->classes->rows[c].name);
+        snprintf(line, sizeof line, "%s_bucket", name);
+        for (int i = 0; i <= h->n_bounds; i++) {
+            char le[128];
+            sum += h->counts[i];
+            if (i < h->n_bounds) snprintf(le, sizeof le, "%s,le=\"%g\"", labels, h->bounds[i]);
+            else snprintf(le, sizeof le, "%s,le=\"+Inf\"", labels);
+            sample(w, line, le, (double)sum);
+        }
+        snprintf(line, sizeof line, "%s_sum", name);
+        sample(w, line, labels, h->sum);
+        snprintf(line, sizeof line, "%s_count", name);
+        sample(w, line, labels, (double)h->count);
+    }
+}
+
+static void add_histograms(struct writer *w, const struct metrics *m)
+{
+    static const struct { const char *name, *help; size_t offset; } rows[] = {
+        {"vllm:time_to_first_token_seconds", "Time to first token.", offsetof(struct metrics_class, ttft)},
+        {"vllm:inter_token_latency_seconds", "Gap between two tokens.", offsetof(struct metrics_class, itl)},
+        {"vllm:request_time_per_output_token_seconds", "Mean gap of a request.", offsetof(struct metrics_class, tpot)},
+        {"vllm:e2e_request_latency_seconds", "Arrival to last token.", offsetof(struct metrics_class, e2e)},
+        {"vllm:request_queue_time_seconds", "Arrival to dispatch.", offsetof(struct metrics_class, queue)},
+        {"vllm:request_inference_time_seconds", "Dispatch to last token.", offsetof(struct metrics_class, inference)},
+        {"vllm:request_prefill_time_seconds", "Dispatch to first token.", offsetof(struct metrics_class, prefill)},
+        {"vllm:request_decode_time_seconds", "First to last token.", offsetof(struct metrics_class, decode)},
+        {"vllm:request_prompt_tokens", "Prompt tokens of a request.", offsetof(struct metrics_class, prompt_tokens)},
+        {"vllm:request_generation_tokens", "Output tokens of a request.", offsetof(struct metrics_class, generation_tokens)},
+        {"vllm:request_params_max_tokens", "max_tokens asked for.", offsetof(struct metrics_class, max_tokens)},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) add_hist(w, rows[i].name, rows[i].help, m, rows[i].offset);
+}
+
+static void add_counters(struct writer *w, const struct metrics *m)
+{
+    double prompt = 0, made = 0;
+    header(w, "vllm:request_success", "counter", "Finished choices by reason.");
+    for (int f = 0; f < FINISH_COUNT; f++) {
+        char labels[64];
+        for (uint32_t c = 0; c < w->classes->n; c++) {
+            if (finish_openai((enum finish)f) == NULL) continue;
+            snprintf(labels, sizeof labels, ",class=\"%s\",finished_reason=\"%s\"", w->classes->rows[c].name, finish_text((enum finish)f));
+            sample(w, "vllm:request_success_total", labels, (double)m->cls[c].finished[f]);
+        }
+    }
+    header(w, "sluice:requests_aborted_total", "counter", "Choices that ended without an answer, by class.");
+    for (uint32_t c = 0; c < w->classes->n; c++) {
+        char labels[64];
+        snprintf(labels, sizeof labels, ",class=\"%s\"", w->classes->rows[c].name);
+        sample(w, "sluice:requests_aborted_total", labels, (double)m->cls[c].aborted);
+        prompt += (double)m->cls[c].prompt_tokens_total;
+        made += (double)m->cls[c].generation_tokens_total;
+    }
+    header(w, "vllm:prompt_tokens_total", "counter", "Prompt tokens of requests that were run.");
+    sample(w, "vllm:prompt_tokens_total", "", prompt);
+    header(w, "vllm:generation_tokens_total", "counter", "Tokens made and accepted.");
+    sample(w, "vllm:generation_tokens_total", "", made);
+    header(w, "vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.");
+    sample(w, "vllm:prefix_cache_queries_total", "", 0);
+    header(w, "vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.");
+    sample(w, "vllm:prefix_cache_hits_total", "", 0);
+}
+
+static void add_workers(struct writer *w, const struct gateway *g)
+{
+    struct dispatch_workers k;
+    struct gateway_stats st;
+    char labels[160];
+    dispatch_workers(g->dispatch, &k);
+    dispatch_stats(g->dispatch, &st);
+    double queued = 0, sent = 0;
+    for (int c = 0; c < CLASSES_MAX; c++) {
+        queued += st.queued[c];
+        sent += st.sent[c];
+    }
+    header(w, "vllm:num_requests_running", "gauge", "Sequences with a worker.");
+    sample(w, "vllm:num_requests_running", "", sent);
+    header(w, "vllm:num_requests_waiting", "gauge", "Sequences waiting in the gateway.");
+    sample(w, "vllm:num_requests_waiting", "", queued);
+    header(w, "vllm:kv_cache_usage_perc", "gauge", "Share of KV blocks in use, 0 to 1.");
+    sample(w, "vllm:kv_cache_usage_perc", "", k.blocks_total ? (double)(k.blocks_total - k.blocks_free) / (double)k.blocks_total : 0);
+    header(w, "vllm:num_preemptions_total", "counter", "Sequences whose KV was taken for another.");
+    sample(w, "vllm:num_preemptions_total", "", (double)k.preemptions);
+    header(w, "sluice:steps_parked_total", "counter", "Steps suspended for a more urgent one.");
+    sample(w, "sluice:steps_parked_total", "", (double)k.parks);
+    header(w, "sluice:spans_dropped_total", "counter", "Spans taken out of a running step.");
+    sample(w, "sluice:spans_dropped_total", "", (double)k.drops);
+    header(w, "sluice:steps_total", "counter", "Steps ended.");
+    sample(w, "sluice:steps_total", "", (double)k.steps);
+    header(w, "sluice:workers_live", "gauge", "Workers with a live session.");
+    sample(w, "sluice:workers_live", "", st.workers_live);
+    header(w, "sluice:resubmits_total", "counter", "Sequences submitted again after a worker was lost.");
+    sample(w, "sluice:resubmits_total", "", (double)st.resubmits);
+    header(w, "vllm:cache_config_info", "gauge", "Block size and number of KV blocks.");
+    snprintf(labels, sizeof labels, ",block_size=\"%" PRIu32 "\",num_gpu_blocks=\"%" PRIu64 "\"", k.block_tokens, k.blocks_total);
+    sample(w, "vllm:cache_config_info", labels, 1);
+}
+
+static void add_process(struct writer *w, const struct gateway *g)
+{
+    char labels[64];
+    header(w, "sluice:http_responses_total", "counter", "HTTP replies by status class.");
+    for (int i = 1; i < 6; i++) {
+        snprintf(labels, sizeof labels, ",status=\"%dxx\"", i);
+        sample(w, "sluice:http_responses_total", labels, (double)g->metrics.http_requests[i]);
+    }
+    header(w, "sluice:link_bad_messages_total", "counter", "Messages on the worker link that were dropped.");
+    sample(w, "sluice:link_bad_messages_total", "", (double)g->metrics.link_bad_messages);
+    header(w, "sluice:slow_readers_cut_total", "counter", "Streams ended because their client read nothing.");
+    sample(w, "sluice:slow_readers_cut_total", "", (double)g->metrics.slow_readers_cut);
+    header(w, "sluice:memory_bytes", "gauge", "Heap and pools of the gateway.");
+    sample(w, "sluice:memory_bytes", "", (double)mem_used());
+}
+
+void metrics_render(struct gateway *g, struct buf *out)
+{
+    struct class_table classes;
+    struct writer w = {.out = out, .classes = &classes};
+    class_table_default(&classes);
+    escape(g->model->name, w.model, sizeof w.model);
+    add_workers(&w, g);
+    add_counters(&w, &g->metrics);
+    add_histograms(&w, &g->metrics);
+    add_process(&w, g);
+}
