@@ -169,7 +169,7 @@ static bool rank_pair(const struct bpe *b, struct bpe_symbol *s, int32_t i)
 {
     int32_t next = s[i].next;
     const struct pair_slot *p = NULL;
-    if (next >= 0 && s[i].id >= 0 && s[next].id >= 0)
+    if (next >= 0)
         p = pair_table_find(&b->pairs, s[i].id, s[next].id);
     s[i].rank = p ? p->rank : NO_RANK;
     s[i].merged = p ? p->merged : -1;
@@ -219,19 +219,26 @@ static void merge_all(const struct bpe *b, struct bpe_work *w, size_t n)
 int bpe_encode(const struct bpe *b, struct bpe_work *w, const uint8_t *p, size_t n,
                struct id_list *out)
 {
+    size_t count = 0;
     if (n == 0)
         return 0;
     if (n > INT32_MAX / 2 || reserve(w, n) != 0)
         return -1;
     struct bpe_symbol *s = w->symbols;
     for (size_t i = 0; i < n; i++) {
-        s[i].id = b->byte_id[p[i]];
-        s[i].prev = (int32_t)i - 1;
-        s[i].next = i + 1 < n ? (int32_t)i + 1 : -1;
+        if (b->byte_id[p[i]] < 0)
+            continue;
+        s[count].id = b->byte_id[p[i]];
+        s[count].prev = (int32_t)count - 1;
+        s[count].next = (int32_t)count + 1;
+        count++;
     }
-    merge_all(b, w, n);
+    if (count == 0)
+        return 0;
+    s[count - 1].next = -1;
+    merge_all(b, w, count);
     for (int32_t i = 0; i >= 0; i = s[i].next)
-        if (s[i].id >= 0 && id_list_add(out, &s[i].id, 1) != 0)
+        if (id_list_add(out, &s[i].id, 1) != 0)
             return -1;
     return 0;
 }

@@ -2,9 +2,9 @@
  *
  * Order: bpe_create once per model (read-only afterwards, any thread); bpe_encode with a work area
  * of the calling thread. The pair with the lowest rank is merged first, of equal ones the leftmost.
- * A byte the vocabulary has no token for takes no id and merges with nothing, as the reference
- * engines do (never the file's "unknown" id: that is a control token, which text of a user must not
- * be able to make). Cost: about 30 bytes of work area per byte of the longest piece.
+ * A byte the vocabulary has no token for takes no id, and its neighbours become neighbours, as in the
+ * model's own tokenizer (never the file's "unknown" id: that is a control token, which text of a user
+ * must not be able to make). Cost: about 40 bytes of work area per byte of the longest piece.
  */
 #ifndef SLUICE_MODEL_BPE_H
 #define SLUICE_MODEL_BPE_H
