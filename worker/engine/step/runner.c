@@ -120,6 +120,8 @@ static void settle(struct runner *r, struct step_slot *s)
             drop_now(r, s, j, s->drop_at[j]);
     if (s->status == ENGINE_STEP_FAILED || s->n_live == 0 || s->segments_done == s->n_segments) {
         end(r, s);
+    } else if (s->park_wanted && s->must_advance && s->state == SLOT_RUNNING) {
+        return; /* the request stays */
     } else if (s->park_wanted) {
         s->state = SLOT_PARKED;
         s->park_unseen = true;
@@ -152,6 +154,7 @@ static void compute(struct runner *r, struct step_slot *s)
     for (uint32_t j = 0; k == 0 && j < s->plan.n_spans; j++)
         r->positions += s->dropped[j] ? 0 : s->plan.spans[j].n;
     s->computing = true;
+    s->must_advance = false;
     pthread_mutex_unlock(&r->lock);
     uint64_t t0 = clock_ns();
     int rc = r->ops->segment(r->backend, s, k);
@@ -293,7 +296,7 @@ static void reset(struct step_slot *s)
     s->n_live = s->plan.n_spans;
     s->segments_done = 0;
     s->status = ENGINE_STEP_OK;
-    s->computing = s->park_wanted = s->park_unseen = s->end_seen = false;
+    s->computing = s->park_wanted = s->park_unseen = s->end_seen = s->must_advance = false;
     s->waits_for = 0;
     s->device_ns = 0;
 }
@@ -376,6 +379,7 @@ int runner_continue(struct runner *r, uint64_t id)
                (s->waits_for != 0 || in_state(r, SLOT_RUNNING) == NULL)) {
         rc = 0;
         s->state = SLOT_QUEUED;
+        s->must_advance = true;
         promote(r);
     }
     pthread_mutex_unlock(&r->lock);

@@ -10,7 +10,8 @@
  *     QUEUED -source ended, nothing else runs-> RUNNING
  *     RUNNING, QUEUED -park-> PARKED -continue-> RUNNING | QUEUED
  *     RUNNING -last segment, failure, or no span left-> ENDED -release-> FREE
- * At most one slot is RUNNING. A parked source keeps what waits for it QUEUED.
+ * At most one slot is RUNNING. A parked source keeps what waits for it QUEUED. A step that loses its last span
+ * ends at once, running, queued or parked. A continued step computes at least one segment before it parks again.
  *
  * Locking: one mutex around states, requests and completions, held for O(spans) and never during a
  * segment; so no call of the owner waits for computing. Requests are applied by the runner's thread
@@ -39,6 +40,8 @@ struct step_slot {
     enum slot_state state;
     enum engine_step_status status;
     bool computing, park_wanted, park_unseen, end_seen;
+    bool must_advance;             /* continued: one segment before it parks again, or two callers' habits could
+                                      park and continue for ever */
     uint32_t park_at;
     uint8_t *drop_wanted;
     uint32_t *drop_at;
