@@ -112,7 +112,7 @@ static void perform_hello_reply(struct dispatch *d, const struct gateway_action 
     m.u.hello_reply.version = a->version;
     m.u.hello_reply.code = a->code;
     snprintf(m.u.hello_reply.reason, sizeof m.u.hello_reply.reason, "%s", a->reason ? a->reason : "");
-    snprintf(m.u.hello_reply.gateway, sizeof m.u.hello_reply.gateway, "%s", d->g->settings->gateway_name);
+    snprintf(m.u.hello_reply.gateway, sizeof m.u.hello_reply.gateway, "%.*s", MSG_NAME_MAX - 1, d->g->settings->gateway_name);
     m.u.hello_reply.incarnation = d->g->incarnation;
     link_send(d, a->worker, &m);
     if (a->code != ERR_OK) log_warn("worker %s refused: %s", s->hello.name, a->reason ? a->reason : "?");
@@ -207,7 +207,6 @@ int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e)
     ev.arrived.deadline_ns = s->deadline_ns;
     assert(!d->performing); /* arrivals come from the lanes, never from a callback of ours */
     dispatch_event(d, &ev);
-    link_receive(d);
     return 0;
 }
 
@@ -224,7 +223,6 @@ void dispatch_leave(struct dispatch *d, struct sequence *s)
     }
     struct gateway_event ev = {.kind = GE_CANCEL, .slot = slot};
     dispatch_event(d, &ev);
-    link_receive(d);
 }
 
 bool dispatch_ready(const struct dispatch *d)
@@ -232,6 +230,11 @@ bool dispatch_ready(const struct dispatch *d)
     struct gateway_stats st;
     gateway_core_stats(d->core, &st);
     return st.workers_live > 0 && !d->g->draining;
+}
+
+const char *dispatch_endpoint(const struct dispatch *d)
+{
+    return transport_endpoint(d->listener);
 }
 
 void dispatch_drain(struct dispatch *d)
@@ -282,6 +285,13 @@ static void on_timer(uv_timer_t *t)
     link_heartbeat(d, gateway_now_ns());
     dispatch_event(d, &ev);
     link_receive(d);
+}
+
+/* Once a turn, outside any caller's loop over its own lists: deliveries may end calls. */
+static void on_prepare(uv_prepare_t *p)
+{
+    struct dispatch *d = p->data;
+    if (d->sent) link_receive(d);
 }
 
 static void rearm(struct dispatch *d)
@@ -341,9 +351,11 @@ int dispatch_create(struct dispatch **out, struct gateway *g, struct err *e)
         dispatch_destroy(&d);
         return -1;
     }
-    d->timer.data = d;
+    d->timer.data = d->prepare.data = d;
     uv_timer_init(g->loop, &d->timer);
-    d->open_handles++;
+    uv_prepare_init(g->loop, &d->prepare);
+    uv_prepare_start(&d->prepare, on_prepare);
+    d->open_handles += 2;
     d->ticking = true;
     rearm(d);
     mem_pool_set("gateway: sequences", d->region_bytes, d->region_bytes, 0);
@@ -364,7 +376,10 @@ void dispatch_destroy(struct dispatch **pd)
     if (d->listener) {
         link_close(d);
         uv_close((uv_handle_t *)&d->poll, on_closed);
-        if (d->ticking) uv_close((uv_handle_t *)&d->timer, on_closed);
+        if (d->ticking) {
+            uv_close((uv_handle_t *)&d->timer, on_closed);
+            uv_close((uv_handle_t *)&d->prepare, on_closed);
+        }
         while (d->open_handles > 0) uv_run(d->g->loop, UV_RUN_ONCE);
         transport_close(&d->listener);
     }

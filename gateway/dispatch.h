@@ -41,6 +41,7 @@ int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e);
 /* Give the sequence back: cancels it when it still runs; no callback afterwards. */
 void dispatch_leave(struct dispatch *d, struct sequence *s);
 bool dispatch_ready(const struct dispatch *d);             /* a live worker */
+const char *dispatch_endpoint(const struct dispatch *d);   /* where workers meet us, the port filled in */
 void dispatch_drain(struct dispatch *d);
 bool dispatch_idle(const struct dispatch *d);
 void dispatch_stats(const struct dispatch *d, struct gateway_stats *out);

@@ -40,6 +40,8 @@ struct dispatch {
     int32_t *ids; uint32_t cap_ids;
     uv_poll_t poll;
     uv_timer_t timer;
+    uv_prepare_t prepare;
+    bool sent;                     /* since the last receive: the edge-triggered descriptor must be looked at again */
     int open_handles;
     bool ticking;
 };

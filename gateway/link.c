@@ -151,7 +151,8 @@ static void receive_one(struct dispatch *d, const struct transport_msg *t)
 void link_receive(struct dispatch *d)
 {
     struct transport_msg t;
-    if (d->performing) return; /* the timer and the descriptor come back here */
+    if (d->performing) return; /* the next turn comes back here */
+    d->sent = false;
     while (transport_recv(d->listener, &t) == TRANSPORT_OK) {
         receive_one(d, &t);
         transport_msg_free(&t);
@@ -166,6 +167,7 @@ int link_send(struct dispatch *d, uint32_t worker, const struct msg *m)
     msg_encode(&d->out, m);
     if (d->out.bad) return TRANSPORT_FULL;
     int r = transport_send(d->listener, s->peer, d->out.p, d->out.len);
+    d->sent = true;
     if (r == TRANSPORT_OK) {
         s->sent_ns = gateway_now_ns();
         d->g->metrics.link_messages_out++;

@@ -30,10 +30,12 @@ struct rpc_door {
     struct transport *listener;
     uv_poll_t poll;
     uv_timer_t sweep;
+    uv_prepare_t prepare;
     int open_handles;
     struct list calls, peers;
     struct buf json, body, out;
     bool receiving;
+    bool sent;                     /* the edge-triggered descriptor must be looked at again */
 };
 
 static void call_end(struct rpc_call *c)
@@ -50,6 +52,7 @@ static void call_end(struct rpc_call *c)
 static int send_bytes(struct rpc_door *d, struct rpc_peer *p, const struct buf *b)
 {
     int r = transport_send(d->listener, p->peer, b->p, b->len);
+    d->sent = true;
     if (r == TRANSPORT_OK) p->stuck_since_ns = 0;
     else if (p->stuck_since_ns == 0) p->stuck_since_ns = gateway_now_ns();
     return r;
@@ -148,14 +151,9 @@ static void pump(struct rpc_call *c)
     }
 }
 
-static void receive(struct rpc_door *d);
-
 static void on_wake(void *door)
 {
-    struct rpc_call *c = door;
-    struct rpc_door *d = c->d;
-    pump(c);
-    receive(d); /* the descriptor is edge-triggered: after a send it must be read empty */
+    pump(door);
 }
 
 /* ---- receiving */
@@ -308,6 +306,7 @@ static void receive(struct rpc_door *d)
     struct transport_msg t;
     if (d->receiving) return;
     d->receiving = true;
+    d->sent = false;
     while (transport_recv(d->listener, &t) == TRANSPORT_OK) {
         receive_one(d, &t);
         transport_msg_free(&t);
@@ -349,6 +348,13 @@ static void on_sweep(uv_timer_t *t)
     receive(d);
 }
 
+/* Once a turn, outside any loop over calls. */
+static void on_prepare(uv_prepare_t *p)
+{
+    struct rpc_door *d = p->data;
+    if (d->sent) receive(d);
+}
+
 static void on_readable(uv_poll_t *p, int status, int events)
 {
     (void)status;
@@ -369,14 +375,16 @@ int rpc_door_create(struct rpc_door **out, struct gateway *g, struct err *e)
         mem_free(d);
         return -1;
     }
-    d->poll.data = d->sweep.data = d;
+    d->poll.data = d->sweep.data = d->prepare.data = d;
     if (uv_poll_init(g->loop, &d->poll, transport_fd(d->listener)) != 0) {
         transport_close(&d->listener);
         mem_free(d);
         return err_set(e, ERR_IO, "cannot watch the RPC door");
     }
     uv_timer_init(g->loop, &d->sweep);
-    d->open_handles = 2;
+    uv_prepare_init(g->loop, &d->prepare);
+    uv_prepare_start(&d->prepare, on_prepare);
+    d->open_handles = 3;
     uv_poll_start(&d->poll, UV_READABLE, on_readable);
     uv_timer_start(&d->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
     *out = d;
@@ -403,6 +411,7 @@ void rpc_door_destroy(struct rpc_door **pd)
     list_each(at, next, &d->peers) peer_end(d, list_item(at, struct rpc_peer, node));
     uv_close((uv_handle_t *)&d->poll, on_closed);
     uv_close((uv_handle_t *)&d->sweep, on_closed);
+    uv_close((uv_handle_t *)&d->prepare, on_closed);
     while (d->open_handles > 0) uv_run(d->g->loop, UV_RUN_ONCE);
     transport_close(&d->listener);
     buf_deinit(&d->json);
