@@ -58,6 +58,8 @@ ALWAYS_INLINE void direct(const uint8_t *group, uint32_t n_blocks, const struct 
                 __m256i p0 = _mm256_maddubs_epi16(w0, q), p1 = _mm256_maddubs_epi16(w1, q);
                 sum[t][0] = run ? _mm256_add_epi16(sum[t][0], p0) : p0;
                 sum[t][1] = run ? _mm256_add_epi16(sum[t][1], p1) : p1;
+                KEEP(sum[t][0]);
+                KEEP(sum[t][1]);
             }
         }
         UNROLL for (int h = 0; h < 2; h++) {
@@ -100,6 +102,8 @@ ALWAYS_INLINE void panel_tile(const struct panel_block *panel, uint32_t n,
                 __m256i p0 = _mm256_maddubs_epi16(w0, q), p1 = _mm256_maddubs_epi16(w1, q);
                 sum[t][0] = run ? _mm256_add_epi16(sum[t][0], p0) : p0;
                 sum[t][1] = run ? _mm256_add_epi16(sum[t][1], p1) : p1;
+                KEEP(sum[t][0]);
+                KEEP(sum[t][1]);
             }
         }
         UNROLL for (int h = 0; h < 2; h++) {

@@ -57,6 +57,7 @@ ALWAYS_INLINE void direct(const uint8_t *group, uint32_t n_blocks, const struct 
                 __m256i p = _mm256_maddubs_epi16(size, _mm256_sign_epi8(q, w));
                 p = _mm256_madd_epi16(p, ones);
                 sum[t][i % 2] = i > 1 ? _mm256_add_epi32(sum[t][i % 2], p) : p;
+                KEEP(sum[t][i % 2]);
             }
         }
         UNROLL for (int h = 0; h < 2; h++) {
@@ -106,6 +107,8 @@ ALWAYS_INLINE void panel_tile(const struct wide_block *panel, uint32_t n,
                 __m256i q = broadcast4((const uint8_t *)&wide[t] + 4 * pair);
                 sum[t][0] = _mm256_add_epi32(sum[t][0], _mm256_madd_epi16(w0, q));
                 sum[t][1] = _mm256_add_epi32(sum[t][1], _mm256_madd_epi16(w1, q));
+                KEEP(sum[t][0]);
+                KEEP(sum[t][1]);
             }
         }
         UNROLL for (int h = 0; h < 2; h++) {

@@ -18,6 +18,10 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* Pins an accumulator to a register at this place. GCC otherwise reorders the integer sums of an
+ * unrolled loop into trees and spills every product: a third of the speed. */
+#define KEEP(x) __asm__("" : "+x"(x))
+
 /* cpu_math.h exp_f32 in 8 lanes. */
 ALWAYS_INLINE __m256 exp8(__m256 x) {
     const __m256 round = _mm256_set1_ps(EXP_ROUND);
