@@ -133,7 +133,8 @@ static int bind_messages(const struct chat_template *t, struct jeval *ev, const 
         if (fix_message(t, &ev->run, m.u.dict))
             return -1;
     }
-    return jeval_bind(ev, "messages", list);
+    jeval_bind(ev, "messages", list);
+    return 0;
 }
 
 /* Last wins: what the model file and the request itself say cannot be replaced by `extra`. */
@@ -194,8 +195,9 @@ int chat_template_render(const struct chat_template *t, const json_t *messages,
 {
     struct jeval ev;
     memset(out, 0, sizeof *out);
-    int rc = jeval_init(&ev, &t->ast, e) || bind_all(t, &ev, messages, add_generation_prompt, extra) ||
-             jeval_run(&ev) || take_output(&ev.out, out, e);
+    int rc = jeval_init(&ev, &t->ast, e) ||
+             bind_all(t, &ev, messages, add_generation_prompt, extra) || jeval_run(&ev) ||
+             take_output(&ev.out, out, e);
     jrun_deinit(&ev.run);
     return rc ? -1 : 0;
 }

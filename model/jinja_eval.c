@@ -18,13 +18,12 @@ int jeval_init(struct jeval *ev, const struct jast *ast, struct err *e)
     return ev->slots && ev->globals ? 0 : -1;
 }
 
-int jeval_bind(struct jeval *ev, const char *name, struct jv v)
+void jeval_bind(struct jeval *ev, const char *name, struct jv v)
 {
     uint32_t sym = jast_symbol(ev->ast, name);
     assert(!ev->scopes);
     if (sym != UINT32_MAX)
         ev->slots[sym] = ev->globals[sym] = v;
-    return 0;
 }
 
 static int set_var(struct jeval *ev, uint32_t sym, struct jv v)
@@ -145,7 +144,8 @@ static int run_for(struct jeval *ev, const struct jstmt *s)
             rc = !l;
             if (l) {
                 *l = (struct jloop){items.u.list, i};
-                rc = set_var(ev, loop_sym, (struct jv){.kind = JV_LOOP, .caller = true, .u.loop = l});
+                struct jv loop = {.kind = JV_LOOP, .caller = true, .u.loop = l};
+                rc = set_var(ev, loop_sym, loop);
             }
         }
         ev->flow = JEVAL_ON;
@@ -212,8 +212,8 @@ static int bind_params(struct jeval *ev, const struct jstmt *m, const struct jex
     return 0;
 }
 
-/* A macro sees its arguments and what is set outside of every scope, not its caller's loop variables:
- * it runs over a copy of the globals. */
+/* A macro sees its arguments and what is set outside of every scope, not its caller's loop
+ * variables: it runs over a copy of the globals. */
 static int run_macro(struct jeval *ev, const struct jstmt *m, const struct jexpr *call,
                      const struct jv *args, struct jv *out)
 {

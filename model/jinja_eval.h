@@ -1,8 +1,9 @@
 /* jinja_eval.h - runs a parsed template over values.
  *
- * Order: jeval_init, jeval_bind for each variable, jeval_run, then read `out`, jrun_deinit(&ev->run).
- * The tree is only read, so any number of runs may share it. Scopes are those of Jinja: a loop's
- * body, a macro and a generation block have their own, an if has none. Failure: -1, the run's error.
+ * Order: jeval_init, jeval_bind for each variable, jeval_run, then read `out`, and at the end (after
+ * a failure too) jrun_deinit(&ev->run). The tree is only read: any number of runs may share it.
+ * Scopes are those of Jinja: a loop's body, a macro and a generation block have their own, an if
+ * has none. Failure: -1, the run's error.
  */
 #ifndef SLUICE_MODEL_JINJA_EVAL_H
 #define SLUICE_MODEL_JINJA_EVAL_H
@@ -26,7 +27,7 @@ struct jeval {
 };
 
 int jeval_init(struct jeval *ev, const struct jast *ast, struct err *e);
-int jeval_bind(struct jeval *ev, const char *name, struct jv v); /* nothing when the template has no such name */
+void jeval_bind(struct jeval *ev, const char *name, struct jv v); /* a name not used: nothing */
 int jeval_run(struct jeval *ev);
 
 /* Of the two halves of the evaluator. */

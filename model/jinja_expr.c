@@ -1,4 +1,4 @@
-/* Expressions, by precedence: if-else, or, and, not, comparison, + -, ~, * / // %, sign, postfix. */
+/* Expressions, by precedence: if-else, or, and, not, comparison, + -, ~, * / // %, sign, postfix */
 #include "model/jinja_parse_priv.h"
 
 #include "model/jinja_builtin.h"
@@ -41,7 +41,7 @@ int jexpr_add_op(struct jparse *p, struct jexpr *x, char op)
 }
 
 typedef int (*level_fn)(struct jparse *p, struct jexpr **out);
-/* The operator at the current token (0: none of this level); may take the first of its two words. */
+/* The operator at the current token (0: none of this level); may take the first of two words. */
 typedef int (*op_fn)(struct jparse *p, char *op);
 
 /* operand (op operand)*: one node for the whole chain. */

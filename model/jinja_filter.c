@@ -261,8 +261,8 @@ static int attr_path(struct jrun *r, struct jv v, struct jv path, struct jv *out
 }
 
 /* Keeps the items for which the test (or their truth) is `want`. attr, test: NULL = none. */
-static int keep(struct jrun *r, struct jv v, const struct jv *attr, const struct jv *test, bool want,
-                struct jv *out)
+static int keep(struct jrun *r, struct jv v, const struct jv *attr, const struct jv *test,
+                bool want, struct jv *out)
 {
     struct jv items;
     if (jv_iterate(r, v, &items) || jv_list_new(r, 0, false, out))

@@ -45,7 +45,7 @@ static char at(const struct jlex *lx, size_t i)
     return i < lx->n ? lx->src[i] : 0;
 }
 
-/* The end of the text before a tag at `tag`, after the tag's own sign or lstrip_blocks took its share. */
+/* The end of the text before a tag at `tag`, after its sign or lstrip_blocks took their share. */
 static size_t text_end(const struct jlex *lx, size_t tag, bool line_starting)
 {
     size_t from = lx->pos, end = tag, k;

@@ -1,8 +1,8 @@
-/* jinja_lex.h - cuts a template into tokens, applying white space control as chat templates expect it.
+/* jinja_lex.h - cuts a template into tokens, with white space control as chat templates expect it.
  *
  * trim_blocks and lstrip_blocks are on: the newline after a block or comment tag goes, and white
- * space before one on its own line; `-` and `+` in a tag say otherwise. One newline at the end of the
- * file goes. Order: jlex_init, then jlex_next until JTOK_EOF. Failure: -1, the run's error set.
+ * space before one on its own line; `-` and `+` in a tag say otherwise. One newline at the end of
+ * the file goes. Order: jlex_init, then jlex_next until JTOK_EOF. Failure: -1, the run's error set.
  */
 #ifndef SLUICE_MODEL_JINJA_LEX_H
 #define SLUICE_MODEL_JINJA_LEX_H

@@ -2,8 +2,8 @@
  *
  * Everything that can be known without values is checked here: tags, filters, tests, methods,
  * functions and their argument counts. Messages name the construct and its line. The tree lives in
- * `r`'s arena: keep the run as long as the tree. Failure: -1 and the run's error (ERR_UNSUPPORTED for a
- * construct not known, ERR_BAD_FILE for a template that is wrong, ERR_TOO_LARGE over a limit).
+ * `r`'s arena: keep the run as long as the tree. Failure: -1 and the run's error (ERR_UNSUPPORTED
+ * for a construct not known, ERR_BAD_FILE for a wrong template, ERR_TOO_LARGE over a limit).
  */
 #ifndef SLUICE_MODEL_JINJA_PARSE_H
 #define SLUICE_MODEL_JINJA_PARSE_H

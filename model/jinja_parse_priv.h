@@ -1,4 +1,4 @@
-/* jinja_parse_priv.h - shared by the halves of the parser (statements, expressions); nobody else's. */
+/* jinja_parse_priv.h - shared by the files of the parser; nobody else's. */
 #ifndef SLUICE_MODEL_JINJA_PARSE_PRIV_H
 #define SLUICE_MODEL_JINJA_PARSE_PRIV_H
 

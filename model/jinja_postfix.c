@@ -136,7 +136,8 @@ static int parse_args(struct jparse *p, struct jexpr *x)
         struct jexpr *arg;
         const char *name = NULL;
         if (jparse_is(p, JTOK_OP, "*") || jparse_is(p, JTOK_OP, "**"))
-            return jrun_fail(p->run, ERR_UNSUPPORTED, "unpacking arguments with '*' is not supported");
+            return jrun_fail(p->run, ERR_UNSUPPORTED,
+                             "unpacking arguments with '*' is not supported");
         if (p->tok.kind == JTOK_NAME && p->next.kind == JTOK_OP && p->next.n == 1 &&
             *p->next.p == '=') {
             name = p->tok.p;
@@ -145,7 +146,8 @@ static int parse_args(struct jparse *p, struct jexpr *x)
         } else if (x->n_args && x->names && x->names[x->n_args - 1]) {
             return jrun_fail(p->run, ERR_BAD_FILE, "an argument by position after one by name");
         }
-        const char **names = jrun_grow(p->run, x->names, &x->cap_names, x->n_args + 1, sizeof *names);
+        const char **names =
+            jrun_grow(p->run, x->names, &x->cap_names, x->n_args + 1, sizeof *names);
         if (!names)
             return -1;
         x->names = names;
@@ -204,8 +206,8 @@ static int check_named(struct jparse *p, const struct jexpr *x)
     if (!arg)
         return 0;
     if (arg->kind != JX_CONST || arg->value.kind != JV_STR)
-        return jrun_fail(p->run, ERR_UNSUPPORTED, "filter '%s' with a computed name is not supported",
-                         f);
+        return jrun_fail(p->run, ERR_UNSUPPORTED,
+                         "filter '%s' with a computed name is not supported", f);
     struct jtok name = {.line = arg->line, .p = arg->value.u.s->p, .n = arg->value.u.s->n};
     const struct jbuiltin *fn = test ? jtest_find(name.p, name.n) : jfilter_find(name.p, name.n);
     if (!fn)
@@ -311,7 +313,8 @@ static int parse_call(struct jparse *p, struct jexpr **x)
             continue;
         call->id = funcs[i].f;
         if (call->n_args < funcs[i].min || call->n_args > funcs[i].max)
-            return jrun_fail(p->run, ERR_BAD_FILE, "wrong number of arguments for '%s'", name->name);
+            return jrun_fail(p->run, ERR_BAD_FILE, "wrong number of arguments for '%s'",
+                             name->name);
         if (call->id == JF_NAMESPACE)
             return check_namespace(p, call);
         for (size_t k = 0; k < call->n_args; k++)

@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #define JRUN_ARENA_MAX ((size_t)160 << 20) /* bytes; ten times CHAT_RENDER_MAX */
-#define JRUN_STEPS_MAX 1000000u            /* nodes evaluated, list items made, KiB of text touched */
-#define JRUN_DEPTH_MAX 64                  /* nesting of statements, of expressions, of macro calls */
+#define JRUN_STEPS_MAX 1000000u            /* nodes evaluated, items made, KiB of text touched */
+#define JRUN_DEPTH_MAX 64                  /* nesting of statements, and of expressions */
 #define JRUN_VALUE_DEPTH_MAX 128           /* nesting of lists and objects */
 
 struct jchunk;
@@ -35,8 +35,8 @@ void *jrun_array(struct jrun *r, size_t count, size_t size);
 char *jrun_strndup(struct jrun *r, const char *p, size_t n);
 /* Grows an array to hold `need` items: returns the place of the items (maybe moved) or NULL. */
 void *jrun_grow(struct jrun *r, void *p, size_t *cap, size_t need, size_t size);
-/* Counts one step and `bytes` of text touched (a step per KiB): -1 and ERR_TOO_LARGE over the limit,
- * so that neither a loop nor a long text searched again and again can hold a thread. */
+/* Counts one step and `bytes` of text touched (a step per KiB): -1 and ERR_TOO_LARGE over the
+ * limit, so that neither a loop nor a long text searched again and again can hold a thread. */
 int jrun_step(struct jrun *r, size_t bytes);
 /* Sets "chat template line N: ..." and returns -1. */
 int jrun_fail(struct jrun *r, enum err_code code, const char *fmt, ...)

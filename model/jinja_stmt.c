@@ -229,7 +229,8 @@ static int parse_tag(struct jparse *p, struct jstmt **out)
     int n = p->tok.n > 60 ? 60 : (int)p->tok.n;
     bool stray = !strncmp(p->tok.p, "end", 3) || !strncmp(p->tok.p, "el", 2);
     if (stray)
-        return jrun_fail(p->run, ERR_BAD_FILE, "tag '%.*s' closes nothing that is open", n, p->tok.p);
+        return jrun_fail(p->run, ERR_BAD_FILE, "tag '%.*s' closes nothing that is open", n,
+                         p->tok.p);
     return jrun_fail(p->run, ERR_UNSUPPORTED, "tag '%.*s' is not supported", n, p->tok.p);
 }
 

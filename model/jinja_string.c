@@ -31,7 +31,7 @@ static size_t put_utf8(char *q, uint32_t c)
     return n;
 }
 
-/* \xNN, \uNNNN, \UNNNNNNNN, octal. p stands after the backslash; returns what was read, 0 = wrong. */
+/* \xNN, \uNNNN, \UNNNNNNNN, octal; p stands after the backslash. Returns bytes read, 0 = wrong. */
 static size_t code_point(const char *p, size_t n, uint32_t *c)
 {
     size_t digits = *p == 'x' ? 2 : *p == 'u' ? 4 : *p == 'U' ? 8 : 0;

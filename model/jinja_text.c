@@ -11,7 +11,8 @@ int jbuild_add(struct jbuild *b, const char *p, size_t n, bool own)
     if (!n)
         return 0;
     if (n > CHAT_RENDER_MAX - b->n)
-        return jrun_fail(b->run, ERR_TOO_LARGE, "the text is larger than %u bytes", CHAT_RENDER_MAX);
+        return jrun_fail(b->run, ERR_TOO_LARGE, "the text is larger than %u bytes",
+                         CHAT_RENDER_MAX);
     char *q = jrun_grow(b->run, b->p, &b->cap, b->n + n, 1);
     if (!q)
         return -1;

@@ -49,12 +49,13 @@ bool jtext_all_own(const struct jtext *t); /* flat t; true for the empty text */
 struct jtext *jtext_sub(struct jrun *r, struct jtext *t, size_t from, size_t to); /* bytes */
 struct jtext *jtext_taint(struct jrun *r, struct jtext *t); /* the same text, all the caller's */
 int jtext_cmp(struct jrun *r, struct jtext *a, struct jtext *b, int *out);
-size_t jtext_find(const struct jtext *t, const struct jtext *what, size_t from); /* SIZE_MAX: none */
+/* The byte where `what` starts, SIZE_MAX: nowhere. Both flat. */
+size_t jtext_find(const struct jtext *t, const struct jtext *what, size_t from);
 
-/* TITLE: a word ends at anything but a letter (str.title). WORDS: at white space and opening brackets
- * (the filter). */
+/* ASCII letters only. TITLE: a word ends at anything but a letter (the method). WORDS: at white
+ * space and opening brackets (the filter). */
 enum jtext_case { JTEXT_UPPER, JTEXT_LOWER, JTEXT_CAPITALIZE, JTEXT_TITLE, JTEXT_WORDS };
-struct jtext *jtext_case(struct jrun *r, struct jtext *t, enum jtext_case how); /* ASCII letters only */
+struct jtext *jtext_case(struct jrun *r, struct jtext *t, enum jtext_case how);
 /* chars NULL: Unicode white space. Sides: bit 0 left, bit 1 right. */
 struct jtext *jtext_strip(struct jrun *r, struct jtext *t, struct jtext *chars, unsigned sides);
 /* At most `max` times, < 0 = all. An empty `old` is refused. */

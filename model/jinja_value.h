@@ -1,4 +1,4 @@
-/* jinja_value.h - the values of a rendering: small structs passed by value, storage in the run's arena.
+/* jinja_value.h - the values of a rendering: small structs passed by value, storage in the arena.
  *
  * Numbers and booleans carry a caller mark too, so that text made from them is the caller's.
  * Lists and dicts are never changed once made (real chat templates run in an immutable sandbox);
@@ -61,7 +61,8 @@ int jv_list_new(struct jrun *r, size_t cap, bool tuple, struct jv *out);
 int jlist_add(struct jrun *r, struct jlist *l, struct jv v);
 int jv_dict_new(struct jrun *r, enum jv_kind kind, struct jv *out);
 int jdict_set(struct jrun *r, struct jdict *d, struct jv key, struct jv val);
-int jdict_get(struct jrun *r, const struct jdict *d, struct jv key, struct jv *out); /* JV_ABSENT: none */
+/* JV_ABSENT: there is none. */
+int jdict_get(struct jrun *r, const struct jdict *d, struct jv key, struct jv *out);
 int jdict_get_name(struct jrun *r, const struct jdict *d, const char *name, struct jv *out);
 
 const char *jv_kind_name(struct jv v);

@@ -1,5 +1,5 @@
-/* chat_template_vectors.c - what the reference implementation of Jinja (version 3.1, trim_blocks and
- * lstrip_blocks on, JSON filter as chat templates are run with) makes of these templates. */
+/* chat_template_vectors.c - what the reference implementation of Jinja makes of these templates:
+ * version 3.1, trim_blocks and lstrip_blocks on, the JSON filter that chat templates run with. */
 #include "tests/unit/model/chat_template_vectors.h"
 
 const char chat_vector_messages[] =
