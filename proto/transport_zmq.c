@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <zmq.h>
@@ -331,11 +332,24 @@ static struct zmq_transport *zmq_transport_new(bool listener, const struct trans
     return z;
 }
 
+/* "HOST:PORT" with a port of digits up to 65535, or "*". libzmq looks at it late, and not at all when dialing. */
+static bool has_port(const char *address)
+{
+    const char *colon = strrchr(address, ':');
+    if (colon == NULL || colon == address)
+        return false;
+    if (strcmp(colon, ":*") == 0)
+        return true;
+    size_t n = strspn(colon + 1, "0123456789");
+    return n >= 1 && n <= 5 && colon[1 + n] == '\0' && strtoul(colon + 1, NULL, 10) <= 65535;
+}
+
 /* "tcp://host:0" in libzmq's words, which knows "*" only. */
 static int bind_name(const char *endpoint, char out[TRANSPORT_ENDPOINT_MAX], struct err *e)
 {
     size_t n = strlen(endpoint);
-    bool tcp = strncmp(endpoint, "tcp://", 6) == 0, ipc = strncmp(endpoint, "ipc://", 6) == 0;
+    bool tcp = strncmp(endpoint, "tcp://", 6) == 0 && has_port(endpoint + 6);
+    bool ipc = strncmp(endpoint, "ipc://", 6) == 0;
     if ((!tcp && !ipc) || n < 7 || n >= TRANSPORT_ENDPOINT_MAX)
         return err_set(e, ERR_INVALID, "\"%s\" is not tcp://HOST:PORT or ipc://PATH", endpoint);
     memcpy(out, endpoint, n + 1);
