@@ -140,8 +140,8 @@ static float weight_of(const struct picker *k, int32_t id) {
     return exp_f32((k->values[id] - k->max) / k->temperature);
 }
 
-/* Steps 4 to 7 where ids are cut off: `limit` ids by top_k; top_p is a share of `total`, or when that
- * is negative of the weight of the ids top_k kept. */
+/* Steps 4 to 7 where ids are cut off: `limit` ids by top_k; top_p is a share of `total`, or when
+ * that is negative of the weight of the ids top_k kept. */
 static int32_t draw_cut(struct sampler *s, struct picker *k, const struct sample_params *p,
                         uint32_t limit, double total, double unit) {
     uint32_t n = 0, n_kept = 0;
