@@ -1,0 +1,333 @@
+#include "tests/unit/scheduler/vworker.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BAD(w, text) ((w)->bad = (w)->bad != NULL ? (w)->bad : (text))
+
+uint64_t vw_token(uint64_t key, uint32_t index)
+{
+    return rand_at(key, index) | 1u;
+}
+
+static uint64_t vw_content(uint64_t key, uint32_t pos)
+{
+    return rand_at(key ^ 0x5bd1e995u, pos) | 1u;
+}
+
+void vw_init(struct vworker *w, struct worker_core *core, const struct worker_core_config *cfg, uint32_t n_segments)
+{
+    memset(w, 0, sizeof *w);
+    w->core = core;
+    w->max_slots = cfg->max_slots;
+    w->max_tokens = cfg->max_tokens;
+    w->max_rows = cfg->max_rows;
+    w->n_segments = n_segments;
+    if (cfg->max_slots > VW_SLOTS || cfg->max_spans > VW_SPANS || cfg->pool.n_blocks > VW_BLOCKS ||
+        cfg->pool.max_seq_blocks > VW_TABLE || cfg->pool.block_tokens != VW_BT)
+        abort();
+}
+
+static struct vw_step *vw_step(struct vworker *w, uint64_t id)
+{
+    for (int i = 0; i < 2; i++) {
+        if (w->steps[i].id == id && id != 0) return &w->steps[i];
+    }
+    BAD(w, "an action names a step that is not there");
+    return NULL;
+}
+
+static struct vw_step *vw_running(const struct vworker *w)
+{
+    for (int i = 0; i < 2; i++) {
+        if (w->steps[i].id != 0 && !w->steps[i].parked) return (struct vw_step *)(uintptr_t)&w->steps[i];
+    }
+    return NULL;
+}
+
+static struct vw_step *vw_parked(const struct vworker *w)
+{
+    for (int i = 0; i < 2; i++) {
+        if (w->steps[i].id != 0 && w->steps[i].parked) return (struct vw_step *)(uintptr_t)&w->steps[i];
+    }
+    return NULL;
+}
+
+static uint64_t *vw_cell(struct vworker *w, const struct vw_span *sp, uint32_t pos)
+{
+    uint32_t k = pos / VW_BT;
+    if (k >= sp->n_blocks || sp->blocks[k] == 0 || sp->blocks[k] >= VW_BLOCKS) {
+        BAD(w, "a span's table does not cover its positions");
+        return &w->content[0][0];
+    }
+    return &w->content[sp->blocks[k]][pos % VW_BT];
+}
+
+static void vw_take_span(struct vworker *w, struct vw_span *sp, const struct worker_span *s)
+{
+    memset(sp, 0, sizeof *sp);
+    if (s->slot >= w->max_slots || !w->seqs[s->slot].used) {
+        BAD(w, "a span names a free slot");
+        return;
+    }
+    const struct vw_seq *q = &w->seqs[s->slot];
+    sp->slot = s->slot;
+    sp->pos = s->pos;
+    sp->n = s->n;
+    sp->score_from = s->score_from;
+    sp->score_to = s->score_to;
+    sp->sample = s->sample;
+    sp->key = q->key;
+    sp->n_blocks = s->n_blocks;
+    if (s->n_blocks > VW_TABLE) BAD(w, "a table is too long");
+    memcpy(sp->blocks, s->blocks, s->n_blocks * sizeof *s->blocks);
+    if (s->n == 0 || s->pos + s->n > q->n_tokens) BAD(w, "a span computes unknown ids");
+    if (s->sample && (s->pos + s->n != q->n_tokens || q->n_tokens >= q->max_total)) BAD(w, "a span samples the wrong row");
+    if (s->score_from < s->score_to &&
+        (s->score_from != q->made || s->score_from <= s->pos || s->score_to > s->pos + s->n + 1 || s->score_to > q->n_tokens))
+        BAD(w, "a span scores the wrong indexes");
+    for (uint32_t p = s->pos; p < s->pos + s->n; p++) *vw_cell(w, sp, p) = 0; /* uncommitted */
+}
+
+static void vw_do_submit(struct vworker *w, const struct worker_plan *plan)
+{
+    if (vw_running(w) != NULL) BAD(w, "a step is submitted while one runs");
+    if (w->steps[0].id != 0 && w->steps[1].id != 0) {
+        BAD(w, "a third step is submitted");
+        return;
+    }
+    struct vw_step *st = w->steps[0].id == 0 ? &w->steps[0] : &w->steps[1];
+    memset(st, 0, sizeof *st);
+    st->id = plan->step;
+    st->rank = plan->rank;
+    st->n_spans = plan->n_spans;
+    uint32_t tokens = 0, rows = 0;
+    if (plan->n_spans == 0 || plan->n_spans > VW_SPANS) {
+        BAD(w, "a step without spans");
+        return;
+    }
+    for (uint32_t i = 0; i < plan->n_spans; i++) {
+        vw_take_span(w, &st->spans[i], &plan->spans[i]);
+        tokens += plan->spans[i].n;
+        rows += plan->spans[i].sample + plan->spans[i].score_to - plan->spans[i].score_from;
+    }
+    if (tokens > w->max_tokens || rows > w->max_rows) BAD(w, "a step is over its limits");
+    w->submitted[plan->rank != 0]++;
+    w->last_submit_rank = plan->rank;
+}
+
+static void vw_do_tokens(struct vworker *w, const struct worker_action *a)
+{
+    const struct vw_seq *q = &w->seqs[a->slot];
+    if (!q->used || !sub_id_equal(q->sub, a->sub)) BAD(w, "tokens of a free slot are sent");
+    if (a->from > a->to || a->to > q->made) BAD(w, "tokens are sent that were not made");
+    if (w->n_out < VW_OUT)
+        w->out[w->n_out++] = (struct vw_msg){VW_TOKENS, a->gw, a->sub, q->key, a->from, a->to - a->from, a->finish};
+    else
+        BAD(w, "the test's out queue is too short");
+}
+
+static void vw_do(struct vworker *w, const struct worker_action *a)
+{
+    struct vw_step *st;
+    switch (a->kind) {
+    case WA_STEP_SUBMIT: vw_do_submit(w, &a->plan); break;
+    case WA_STEP_PARK:
+        if ((st = vw_step(w, a->step)) == NULL) break;
+        if (st->parked || vw_parked(w) != NULL) BAD(w, "a park beside a parked step");
+        st->park_asked = 1;
+        break;
+    case WA_STEP_CONTINUE:
+        if (vw_running(w) != NULL) BAD(w, "a step continues while one runs");
+        if ((st = vw_step(w, a->step)) == NULL) break;
+        if (!st->parked) BAD(w, "a step continues that is not parked");
+        st->parked = 0;
+        w->continues++;
+        break;
+    case WA_SPAN_DROP:
+        if ((st = vw_step(w, a->step)) == NULL) break;
+        if (a->span >= st->n_spans || st->spans[a->span].drop) BAD(w, "a drop of no span, or twice");
+        st->spans[a->span].drop = 1;
+        break;
+    case WA_STEP_RELEASE:
+        BAD(w, w->steps[0].id == a->step || w->steps[1].id == a->step ? "a step in flight is released" : w->bad);
+        break;
+    case WA_TOKENS: vw_do_tokens(w, a); break;
+    case WA_FINISH:
+        w->out[w->n_out++] = (struct vw_msg){VW_TOKENS, a->gw, a->sub, 0, 0, 0, a->finish};
+        break;
+    case WA_SYNC: w->out[w->n_out++] = (struct vw_msg){.kind = VW_SYNC, .gw = a->gw}; break;
+    case WA_FREE:
+        if (!w->seqs[a->slot].used) BAD(w, "a free slot is freed");
+        for (int i = 0; i < 2; i++) {
+            for (uint32_t k = 0; w->steps[i].id != 0 && k < w->steps[i].n_spans; k++) {
+                if (w->steps[i].spans[k].slot == a->slot && !w->steps[i].spans[k].gone) BAD(w, "a slot in flight is freed");
+            }
+        }
+        memset(&w->seqs[a->slot], 0, sizeof w->seqs[a->slot]);
+        break;
+    case WA_EXIT: w->exited = true; break;
+    }
+}
+
+static void vw_trace(struct buf *trace, const struct worker_action *a)
+{
+    struct worker_action copy;
+    memcpy(&copy, a, sizeof copy);
+    copy.plan.spans = NULL;
+    buf_add(trace, &copy, sizeof copy);
+    for (uint32_t i = 0; a->kind == WA_STEP_SUBMIT && i < a->plan.n_spans; i++) {
+        struct worker_span sp;
+        memcpy(&sp, &a->plan.spans[i], sizeof sp);
+        buf_add(trace, sp.blocks, sp.n_blocks * sizeof *sp.blocks);
+        sp.blocks = NULL;
+        buf_add(trace, &sp, sizeof sp);
+    }
+}
+
+void vw_event(struct vworker *w, const struct worker_event *ev, uint64_t now_ns, struct buf *trace)
+{
+    static struct worker_action acts[6 * VW_SLOTS + 64];
+    uint32_t n = worker_core_handle(w->core, ev, now_ns, acts);
+    for (uint32_t i = 0; i < n; i++) {
+        if (trace != NULL) vw_trace(trace, &acts[i]);
+        vw_do(w, &acts[i]);
+    }
+    const char *bad = worker_core_check(w->core);
+    if (bad != NULL) BAD(w, bad);
+}
+
+void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct vw_submit *s, uint64_t now_ns, struct buf *trace)
+{
+    struct worker_event ev = {.kind = WE_SUBMIT, .gw = gw, .sub = sub};
+    ev.submit.slot = WORKER_SLOT_NONE;
+    for (uint32_t i = 0; i < w->max_slots && ev.submit.slot == WORKER_SLOT_NONE; i++) {
+        if (!w->seqs[i].used) ev.submit.slot = i;
+    }
+    if (ev.submit.slot != WORKER_SLOT_NONE)
+        w->seqs[ev.submit.slot] = (struct vw_seq){true, sub, s->key, s->n_tokens, s->from, s->max_total, s->stop_at};
+    ev.submit.n_prompt = s->n_prompt;
+    ev.submit.n_tokens = s->n_tokens;
+    ev.submit.from = s->from;
+    ev.submit.max_total = s->max_total;
+    ev.submit.cls = s->cls;
+    ev.submit.tag = s->tag;
+    ev.submit.refused = s->refused;
+    vw_event(w, &ev, now_ns, trace);
+}
+
+void vw_link(struct vworker *w, enum worker_event_kind kind, uint32_t gw, struct sub_id sub, uint32_t from,
+             uint64_t now_ns, struct buf *trace)
+{
+    struct worker_event ev = {.kind = kind, .gw = gw, .sub = sub, .from = from};
+    vw_event(w, &ev, now_ns, trace);
+}
+
+void vw_up(struct vworker *w, uint32_t gw, uint64_t gateway, uint64_t now_ns, struct buf *trace)
+{
+    struct worker_event ev = {.kind = WE_SESSION_UP, .gw = gw, .gateway = gateway};
+    vw_event(w, &ev, now_ns, trace);
+}
+
+/* One span's end: it must have read what earlier steps wrote, and now its own positions are good. */
+static struct worker_token vw_span_end(struct vworker *w, struct vw_span *sp)
+{
+    struct worker_token t = {.slot = sp->slot};
+    struct vw_seq *q = &w->seqs[sp->slot];
+    for (uint32_t p = 0; p < sp->pos; p++) {
+        if (*vw_cell(w, sp, p) != vw_content(sp->key, p)) BAD(w, "a span read a position that is not there");
+    }
+    for (uint32_t p = sp->pos; p < sp->pos + sp->n; p++) *vw_cell(w, sp, p) = vw_content(sp->key, p);
+    if (sp->score_to > q->made) q->made = sp->score_to;
+    if (!sp->sample) return t;
+    t.made = true;
+    q->n_tokens++;
+    q->made = q->n_tokens;
+    if (q->stop_at != 0 && q->n_tokens == q->stop_at + 1)
+        t.finish = FINISH_EOS;
+    else if (q->n_tokens == q->max_total)
+        t.finish = FINISH_LENGTH;
+    return t;
+}
+
+static void vw_end(struct vworker *w, struct vw_step *st, uint64_t now_ns, struct buf *trace)
+{
+    struct worker_token tokens[VW_SPANS];
+    struct worker_event ev = {.kind = WE_STEP_END};
+    ev.step.step = st->id;
+    ev.step.failed = w->fail_next_step;
+    w->fail_next_step = false;
+    ev.step.tokens = tokens;
+    for (uint32_t i = 0; i < st->n_spans; i++) {
+        if (st->spans[i].gone) continue;
+        w->late_drops += st->spans[i].drop;
+        if (!ev.step.failed) tokens[ev.step.n_tokens++] = vw_span_end(w, &st->spans[i]);
+    }
+    memset(st, 0, sizeof *st);
+    vw_event(w, &ev, now_ns, trace);
+}
+
+static bool vw_confirm_drop(struct vworker *w, struct vw_step *st, uint64_t now_ns, struct buf *trace)
+{
+    for (uint32_t i = 0; i < st->n_spans; i++) {
+        struct vw_span *sp = &st->spans[i];
+        if (!sp->drop || sp->gone) continue;
+        sp->gone = 1;
+        w->drops++;
+        struct worker_event ev = {.kind = WE_SPAN_DROPPED};
+        ev.step.step = st->id;
+        ev.step.span = i;
+        vw_event(w, &ev, now_ns, trace);
+        return true;
+    }
+    return false;
+}
+
+bool vw_busy(const struct vworker *w)
+{
+    if (vw_running(w) != NULL) return true;
+    const struct vw_step *st = vw_parked(w);
+    for (uint32_t i = 0; st != NULL && i < st->n_spans; i++) {
+        if (st->spans[i].drop && !st->spans[i].gone) return true;
+    }
+    return false;
+}
+
+bool vw_advance(struct vworker *w, uint64_t now_ns, struct buf *trace)
+{
+    struct vw_step *st = vw_parked(w);
+    if (st != NULL && vw_confirm_drop(w, st, now_ns, trace)) return true;
+    st = vw_running(w);
+    if (st == NULL) return false;
+    if (st->segments + 1 >= w->n_segments) { /* what was asked in the last segment comes too late */
+        vw_end(w, st, now_ns, trace);
+        return true;
+    }
+    if (st->segments > 0 && vw_confirm_drop(w, st, now_ns, trace)) return true;
+    st->segments++;
+    if (st->park_asked) {
+        st->park_asked = 0;
+        st->parked = 1;
+        w->parks++;
+        struct worker_event ev = {.kind = WE_STEP_PARKED};
+        ev.step.step = st->id;
+        ev.step.segments_done = st->segments;
+        vw_event(w, &ev, now_ns, trace);
+    }
+    return true;
+}
+
+uint32_t vw_used(const struct vworker *w)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->max_slots; i++) n += w->seqs[i].used;
+    return n;
+}
+
+const char *vw_check(const struct vworker *w)
+{
+    return w->bad != NULL ? w->bad : worker_core_check(w->core);
+}
