@@ -116,6 +116,13 @@ static void gc_arrived(struct gateway_core *c, const struct gateway_event *ev, s
     assert(ev->arrived.max_total >= ev->arrived.n_ids);
     struct gc_slot *s = &gc_slots(c)[ev->slot];
     assert(s->state == GC_FREE);
+    bool late = ev->arrived.deadline_ns != 0 && c->now_ns >= ev->arrived.deadline_ns;
+    if (c->draining || late) {
+        struct gateway_action *a = gc_emit(o, GA_FAIL);
+        a->slot = ev->slot;
+        a->code = c->draining ? ERR_DRAINING : ERR_DEADLINE;
+        return;
+    }
     *s = (struct gc_slot){.cls = ev->arrived.cls, .rank = c->cfg.classes.rows[ev->arrived.cls].rank != 0,
                           .durable = ev->arrived.durable, .worker = GC_NONE, .n_prompt = ev->arrived.n_prompt,
                           .n_ids = ev->arrived.n_ids, .from = ev->arrived.from, .next = ev->arrived.from,
@@ -124,10 +131,6 @@ static void gc_arrived(struct gateway_core *c, const struct gateway_event *ev, s
                           .deadline_ns = ev->arrived.deadline_ns};
     c->in_use++;
     gc_queue(c, ev->slot);
-    if (c->draining)
-        gc_fail(c, ev->slot, ERR_DRAINING, o);
-    else if (s->deadline_ns != 0 && c->now_ns >= s->deadline_ns)
-        gc_fail(c, ev->slot, ERR_DEADLINE, o);
 }
 
 /* A DONE slot goes; its finish is acknowledged if it was not and the session is there to hear it
