@@ -115,6 +115,8 @@ int jv_arith(struct jrun *r, char op, struct jv a, struct jv b, struct jv *out)
     }
     if (op == '+' && a.kind == JV_LIST && b.kind == JV_LIST)
         return list_cat(r, a, b, out);
+    if (op == '*' && b.kind == JV_STR && a.kind == JV_INT)
+        return repeat(r, b, a, out);
     if (op == '*' && a.kind == JV_STR && (b.kind == JV_INT || b.kind == JV_BOOL))
         return repeat(r, a, b.kind == JV_INT ? b : jv_int(b.u.b, b.caller), out);
     if (op == '%' && a.kind == JV_STR)

@@ -85,6 +85,8 @@ const struct chat_vector chat_vectors_expr[] = {
      "5.0 1e+22 1e-07 0.30000000000000004"},
     {"{{ 'ab' * n }}",
      "ababab"},
+    {"{{ n * 'ab' ~ 'x' * 0 }}",
+     "ababab"},
     {"{{ s[0] ~ s[-1] ~ s[1:3] ~ s[:-9] ~ s[::-1] ~ s[::4] ~ s[50] }}",
      "hdelhedlrow ollehhor"},
     {"{{ l[1:] ~ l[::-1] ~ l[-2:] ~ l[5:2] ~ l[9:-9:-1] }}",
