@@ -103,6 +103,7 @@ static int run(const struct settings *s, const struct model *m, int signal_fd) {
     cfg.signal_fd = signal_fd;
     if (worker_open(&w, &cfg, &e) != 0) {
         log_error("%s", e.msg);
+        transport_keys_wipe(&door.keys);
         return EXIT_MODEL;
     }
     say_what_runs(w, &cfg, door.endpoint);
@@ -112,6 +113,7 @@ static int run(const struct settings *s, const struct model *m, int signal_fd) {
     if (end == LOOP_FAILED)
         log_error("%s", e.msg);
     worker_close(&w);
+    transport_keys_wipe(&door.keys); /* not before: each new session dials with them */
     return end == LOOP_FAILED ? EXIT_FAILED : 0;
 }
 

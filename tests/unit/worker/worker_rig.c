@@ -28,7 +28,9 @@ struct msg_submit rig_submit(struct sub_id sub, int32_t *ids, uint32_t n, uint32
 
 void rig_gateway_open(struct rig_gateway *g) {
     struct err e = {0};
-    *g = (struct rig_gateway){.name = "gw0", .incarnation = 11};
+    memset(g, 0, sizeof(*g));
+    strcpy(g->name, "gw0");
+    g->incarnation = 11;
     ck_assert_msg(transport_fake_listen(&g->t, &e) == 0, "%s", e.msg);
 }
 
@@ -39,7 +41,10 @@ void rig_gateway_close(struct rig_gateway *g) {
 int rig_dial(struct transport **out, void *ctx, uint32_t gw, struct err *e) {
     struct rig_gateway *g = ctx;
     (void)gw;
-    return transport_fake_dial(out, g->t, e);
+    int rc = transport_fake_dial(out, g->t, e);
+    if (rc == 0)
+        atomic_store(&g->dialer, *out);
+    return rc;
 }
 
 void rig_send(struct rig_gateway *g, const struct msg *m) {
@@ -84,4 +89,8 @@ void rig_wait(struct rig_gateway *g, struct msg *m) {
         poll(&p, 1, 10);
     }
     ck_abort_msg("nothing came in 10 s");
+}
+
+void rig_cut(struct rig_gateway *g) {
+    transport_fake_cut(atomic_load(&g->dialer));
 }

@@ -26,6 +26,7 @@ struct rig_gateway {
     uint32_t peer;                 /* of the newest message */
     char name[MSG_NAME_MAX];
     uint64_t incarnation;
+    _Atomic(struct transport *) dialer; /* the newest one */
 };
 void rig_gateway_open(struct rig_gateway *g);
 void rig_gateway_close(struct rig_gateway *g);
@@ -37,5 +38,7 @@ void rig_accept(struct rig_gateway *g);                    /* HELLO_REPLY */
 bool rig_recv(struct rig_gateway *g, struct msg *m);
 /* The same, waiting up to 10 s for it (threads); fails the test otherwise. */
 void rig_wait(struct rig_gateway *g, struct msg *m);
+/* Cuts the connection. The link must have no reason to close it by itself meanwhile (long silence_ns). */
+void rig_cut(struct rig_gateway *g);
 
 #endif
