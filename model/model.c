@@ -24,6 +24,20 @@ static int set_name(struct model *m, const char *path, const char *name, struct 
     return 0;
 }
 
+/* bos_token and eos_token are the template's own text: they may become control tokens. */
+static int name_token(struct model *m, const char *name, int32_t id, struct err *e)
+{
+    char text[256];
+    size_t n = 0;
+    const uint8_t *p = id < 0 ? NULL : vocab_bytes(m->vocab, id, &n);
+    if (n >= sizeof text)
+        return err_set(e, ERR_BAD_FILE, "the text of %s is %zu bytes long", name, n);
+    if (n > 0)
+        memcpy(text, p, n);
+    text[n] = 0;
+    return chat_template_set_token(m->chat, name, text, e);
+}
+
 static int open_template(struct model *m, struct err *e)
 {
     struct gguf_str s;
@@ -37,7 +51,11 @@ static int open_template(struct model *m, struct err *e)
     if (chat_template_create(&m->chat, s.p, s.n, e) != 0)
         return -1;
     m->template_hash = chat_template_hash(m->chat);
-    return 0;
+    /* every door takes roles from a closed list before it renders (gateway/api_messages) */
+    chat_template_trust_roles(m->chat, true);
+    if (name_token(m, "bos_token", vocab_bos(m->vocab), e) != 0)
+        return -1;
+    return name_token(m, "eos_token", vocab_eos(m->vocab), e);
 }
 
 int model_open(struct model *m, const char *path, const char *name, struct err *e)
@@ -64,29 +82,13 @@ void model_close(struct model *m)
     memset(m, 0, sizeof *m);
 }
 
-static int add_token_text(json_t *vars, const char *key, const struct vocab *v, int32_t id)
-{
-    size_t n = 0;
-    const char *p = id < 0 ? "" : (const char *)vocab_bytes(v, id, &n);
-    json_t *text = json_stringn(p, n); /* NULL also for a text that is no UTF-8 */
-    return json_object_set_new(vars, key, text ? text : json_string(""));
-}
-
 static int render(const struct model *m, const json_t *messages, bool add_generation_prompt,
                   struct chat_text *text, struct err *e)
 {
-    int rc = -1;
     if (!m->chat)
         return err_set(e, ERR_INVALID, "the model %s has no chat template; use completions",
                        m->name);
-    json_t *vars = json_object();
-    if (!vars || add_token_text(vars, "bos_token", m->vocab, vocab_bos(m->vocab)) != 0 ||
-        add_token_text(vars, "eos_token", m->vocab, vocab_eos(m->vocab)) != 0)
-        err_set(e, ERR_NO_MEMORY, "no memory to render the chat template");
-    else
-        rc = chat_template_render(m->chat, messages, add_generation_prompt, vars, text, e);
-    json_decref(vars);
-    return rc;
+    return chat_template_render(m->chat, messages, add_generation_prompt, NULL, text, e);
 }
 
 /* Text between two control tokens is tokenized as one, even where it goes from the template's own
