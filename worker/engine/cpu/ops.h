@@ -10,7 +10,7 @@
  * Order of calls: cpu_ops_choose once; matrices are packed once (packed_matrix.h), rope_table_fill
  * once; then any op from any thread. Thread: all functions are pure over their arguments; two
  * threads may run any two ops at once as long as their outputs do not overlap. No allocation, no
- * state, about 192 KiB of stack at most. Failure: none after choose; wrong shapes assert.
+ * state, about 256 KiB of stack at most. Failure: none after choose; wrong shapes assert.
  * Floating-point modes: round to nearest even and no flush-to-zero are expected of the calling
  * thread.
  * NaN: a NaN input gives some NaN (or garbage of finite size after quantisation), never a fault;

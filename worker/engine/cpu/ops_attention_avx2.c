@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define ROWS 36   /* converting K and V is then under a tenth of the work */
+#define ROWS 48   /* 16 positions of 3 heads; converting K and V is then a small part of the work */
 #define R_MAX 6   /* rows of a register tile: 12 accumulators */
 #define BLOCK KV_BLOCK_TOKENS
 /* Floats from one row's scores to the next; 256 alone would put all rows into a few cache sets. */
