@@ -244,6 +244,7 @@ static void wc_debug_disturb(struct worker_core *c, uint32_t step, struct wc_out
 {
     uint64_t id = c->steps[step].id;
     uint32_t drop = c->cfg.debug_drop_every, park = c->cfg.debug_park_every;
+    if (drop == 1) drop = 2; /* each step its only span: nothing would ever be done */
     if (drop != 0 && id % drop == 0)
         wc_drop_span(c, step, (uint32_t)(c->debug_turn++ % c->steps[step].n_spans), o);
     if (park != 0 && id % park == 0 && wc_parked(c) == WC_NONE) wc_park(c, step, o);

@@ -114,14 +114,16 @@ static void wc_span_end(struct worker_core *c, struct wc_span *sp, const struct 
         wc_send(c, slot, o);
 }
 
-/* Debug: preempts one ACTIVE sequence every n steps, round robin. */
+/* Debug: preempts one ACTIVE sequence every n steps, round robin; only one that made a token since it
+ * got its seat, or a prompt longer than n chunks would be started over for ever. */
 static void wc_debug_preempt(struct worker_core *c, struct wc_out *o)
 {
     uint64_t done = c->n_steps[0] + c->n_steps[1];
     if (c->cfg.debug_preempt_every == 0 || done % c->cfg.debug_preempt_every != 0) return;
     for (uint32_t k = 0; k < c->cfg.max_slots; k++) {
         uint32_t slot = c->debug_turn++ % c->cfg.max_slots;
-        if (wc_slots(c)[slot].state != WC_ACTIVE) continue;
+        const struct wc_slot *s = &wc_slots(c)[slot];
+        if (s->state != WC_ACTIVE || s->n_tokens == s->ran_from) continue;
         wc_preempt(c, slot, o);
         return;
     }

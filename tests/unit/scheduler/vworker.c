@@ -188,10 +188,56 @@ static void vw_trace(struct buf *trace, const struct worker_action *a)
     }
 }
 
+/* [now][event without pointers][tokens]([n actions][actions]) */
+static void vw_trace_event(struct buf *trace, const struct worker_event *ev, uint64_t now_ns)
+{
+    struct worker_event copy;
+    memcpy(&copy, ev, sizeof copy);
+    copy.step.tokens = NULL;
+    buf_add(trace, &now_ns, sizeof now_ns);
+    buf_add(trace, &copy, sizeof copy);
+    buf_add(trace, ev->step.tokens, ev->step.n_tokens * sizeof *ev->step.tokens);
+}
+
+static void vw_take(const char **at, void *out, size_t n)
+{
+    memcpy(out, *at, n);
+    *at += n;
+}
+
+bool vw_replay(struct worker_core *core, const struct buf *trace, size_t from, uint32_t *events)
+{
+    static struct worker_action acts[6 * VW_SLOTS + 64];
+    const char *at = trace->p + from, *end = trace->p + trace->len;
+    struct buf again;
+    bool same = true;
+    buf_init(&again, 0);
+    for (*events = 0; at < end && same; (*events)++) {
+        struct worker_event ev;
+        struct worker_token tokens[VW_SPANS];
+        uint64_t now_ns;
+        uint32_t n_recorded;
+        vw_take(&at, &now_ns, sizeof now_ns);
+        vw_take(&at, &ev, sizeof ev);
+        vw_take(&at, tokens, ev.step.n_tokens * sizeof *tokens);
+        vw_take(&at, &n_recorded, sizeof n_recorded);
+        ev.step.tokens = tokens;
+        uint32_t n = worker_core_handle(core, &ev, now_ns, acts);
+        buf_clear(&again);
+        for (uint32_t i = 0; i < n; i++) vw_trace(&again, &acts[i]);
+        same = n == n_recorded && (size_t)(end - at) >= again.len && (again.len == 0 || memcmp(at, again.p, again.len) == 0);
+        at += again.len;
+    }
+    buf_deinit(&again);
+    return same;
+}
+
 void vw_event(struct vworker *w, const struct worker_event *ev, uint64_t now_ns, struct buf *trace)
 {
     static struct worker_action acts[6 * VW_SLOTS + 64];
+    if (trace != NULL) vw_trace_event(trace, ev, now_ns);
     uint32_t n = worker_core_handle(w->core, ev, now_ns, acts);
+    if (trace != NULL) buf_add(trace, &n, sizeof n);
     for (uint32_t i = 0; i < n; i++) {
         if (trace != NULL) vw_trace(trace, &acts[i]);
         vw_do(w, &acts[i]);
@@ -208,7 +254,7 @@ void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct v
         if (!w->seqs[i].used) ev.submit.slot = i;
     }
     if (ev.submit.slot != WORKER_SLOT_NONE)
-        w->seqs[ev.submit.slot] = (struct vw_seq){true, sub, s->key, s->n_tokens, s->from, s->max_total, s->stop_at};
+        w->seqs[ev.submit.slot] = (struct vw_seq){true, false, sub, s->key, s->n_tokens, s->from, s->max_total, s->stop_at};
     ev.submit.n_prompt = s->n_prompt;
     ev.submit.n_tokens = s->n_tokens;
     ev.submit.from = s->from;
@@ -318,6 +364,13 @@ bool vw_advance(struct vworker *w, uint64_t now_ns, struct buf *trace)
         vw_event(w, &ev, now_ns, trace);
     }
     return true;
+}
+
+void vw_leaving(struct vworker *w, struct sub_id sub)
+{
+    for (uint32_t i = 0; i < w->max_slots; i++) {
+        if (w->seqs[i].used && sub_id_equal(w->seqs[i].sub, sub)) w->seqs[i].leaving = true;
+    }
 }
 
 uint32_t vw_used(const struct vworker *w)
