@@ -1,10 +1,12 @@
-/* bench_engine - tokens/s of the CPU engine alone: prefill of a 512-token prompt, decode at batch 1, 4 and 16, with
- * 1 and 2 compute threads, and the memory read bandwidth measured beside each (decode of one sequence is bound by it).
+/* bench_engine - tokens/s of the CPU engine alone: prefill of a 512-token prompt, decode at batch
+ * 1, 4 and 16, with 1 and 2 compute threads, and the memory read bandwidth measured beside each
+ * (decode of one sequence is bound by it).
  *
  *   bench_engine [--json] [--rounds N] [--kernel scalar|avx2] [MODEL.gguf]
  *
- * Medians over the rounds; the rounds of all cases are interleaved, so that a slow minute of the machine hits all
- * alike. Without a model: the one tests use, or exit 77. Figures mean something only with machine and date beside.
+ * Medians over the rounds; the rounds of all cases are interleaved, so that a slow minute of the
+ * machine hits all alike. Without a model: the one tests use, or exit 77. Figures mean something
+ * only with machine and date beside.
  */
 #include "tests/bench/read_bandwidth.h"
 #include "tests/common/testpaths.h"
@@ -15,15 +17,19 @@
 #include <unistd.h>
 
 #define PREFILL 512
-#define CONTEXT 128                /* prompt of a decoding sequence */
-#define DECODES 24                 /* decode steps of a round */
+#define CONTEXT 128 /* prompt of a decoding sequence */
+#define DECODES 24  /* decode steps of a round */
 #define ROUNDS_MAX 31
 #define N_CASES 4
 
 static const uint32_t batches[N_CASES] = {0, 1, 4, 16}; /* 0 = prefill */
 static const char *const case_names[N_CASES] = {"prefill 512", "decode 1", "decode 4", "decode 16"};
 
-struct setup { struct rig rig; uint32_t threads; double speed[N_CASES][ROUNDS_MAX], gb_s[ROUNDS_MAX]; };
+struct setup {
+    struct rig rig;
+    uint32_t threads;
+    double speed[N_CASES][ROUNDS_MAX], gb_s[ROUNDS_MAX];
+};
 
 static struct setup setups[2];
 static struct rig_step st;
@@ -116,11 +122,13 @@ static void print_table(int rounds)
     for (int c = 0; c < N_CASES; c++)
         printf("%-12s %12.1f %12.1f\n", case_names[c], median(setups[0].speed[c], rounds),
                median(setups[1].speed[c], rounds));
-    printf("%-12s %12.1f %12.1f   GB/s\n", "read", median(setups[0].gb_s, rounds), median(setups[1].gb_s, rounds));
+    printf("%-12s %12.1f %12.1f   GB/s\n", "read", median(setups[0].gb_s, rounds),
+           median(setups[1].gb_s, rounds));
     double mb = 0;
     for (uint64_t i = 0; i < gguf_tensor_count(setups[0].rig.model.gguf); i++)
         mb += (double)gguf_tensor_at(setups[0].rig.model.gguf, i)->bytes * 1e-6;
-    printf("decode 1 reads %.1f MB a token: %.1f and %.1f GB/s\n", mb, mb * 1e-3 * median(setups[0].speed[1], rounds),
+    printf("decode 1 reads %.1f MB a token: %.1f and %.1f GB/s\n", mb,
+           mb * 1e-3 * median(setups[0].speed[1], rounds),
            mb * 1e-3 * median(setups[1].speed[1], rounds));
 }
 
@@ -128,7 +136,8 @@ static void print_json(int rounds, const char *family)
 {
     printf("{\"family\":\"%s\",\"rounds\":%d,\"threads\":[", family, rounds);
     for (int s = 0; s < 2; s++) {
-        printf("%s{\"n\":%u,\"read_gb_s\":%.2f", s ? "," : "", setups[s].threads, median(setups[s].gb_s, rounds));
+        printf("%s{\"n\":%u,\"read_gb_s\":%.2f", s ? "," : "", setups[s].threads,
+               median(setups[s].gb_s, rounds));
         for (int c = 0; c < N_CASES; c++)
             printf(",\"%s\":%.1f", case_names[c], median(setups[s].speed[c], rounds));
         printf("}");

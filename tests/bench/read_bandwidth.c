@@ -9,7 +9,11 @@
 #define BYTES (192u << 20)
 #define PASSES 3
 
-struct part { const uint64_t *p; size_t n; uint64_t sum; };
+struct part {
+    const uint64_t *p;
+    size_t n;
+    uint64_t sum;
+};
 
 /* Eight chains, so that the additions are never what is measured. */
 static void *read_part(void *arg)

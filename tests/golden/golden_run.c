@@ -1,14 +1,14 @@
 /* golden_run - compares an engine with reference vectors and prints the figures beside the bounds.
  *
- *   golden_run gold      chats of the reference: teacher-forced argmax, greedy answers       (real model)
- *   golden_run text      six 512-token lines: perplexity, mean difference                    (real model)
- *   golden_run long      the 2,048-token line                                                (real model)
- *   golden_run scalar    two short lines, scalar and AVX2 logits equal to the byte; the hash of 64 rows
- *   golden_run tiny      the same measures on the tiny model, from tests/golden/tiny.jsonl
+ *   golden_run gold      chats of the reference: teacher-forced argmax, greedy answers       (real
+ * model) golden_run text      six 512-token lines: perplexity, mean difference (real model)
+ *   golden_run long      the 2,048-token line                                                (real
+ * model) golden_run scalar    two short lines, scalar and AVX2 logits equal to the byte; the hash
+ * of 64 rows golden_run tiny      the same measures on the tiny model, from tests/golden/tiny.jsonl
  *   golden_run make-tiny writes that file's lines from the float reference to standard output
  *
- * Exit 0: within the bounds; 1: not; 77: the model, the reference or AVX2 is not there. SLUICE_KERNEL=scalar
- * runs gold, text and long on the scalar twin (slow).
+ * Exit 0: within the bounds; 1: not; 77: the model, the reference or AVX2 is not there.
+ * SLUICE_KERNEL=scalar runs gold, text and long on the scalar twin (slow).
  */
 #include "tests/common/testpaths.h"
 #include "tests/golden/golden_vectors.h"
@@ -19,8 +19,8 @@
 #include <math.h>
 #include <string.h>
 
-#define CHUNK 128                  /* rows scored a step: 25 MB of logits */
-#define NEAR_TIE 0.35              /* nat; the reference's README */
+#define CHUNK 128     /* rows scored a step: 25 MB of logits */
+#define NEAR_TIE 0.35 /* nat; the reference's README */
 
 /* Bytes of 64 logit rows of the real model, see golden_real_hash; changes only with the family. */
 #define REAL_FAMILY "cpu-q8a-1"
@@ -30,7 +30,11 @@ static struct rig rig;
 static struct rig_step st;
 static struct rig_seq seq;
 
-struct sums { double nll, gold_nll, diff; uint32_t n, top_n, top_same; double worst_gap; };
+struct sums {
+    double nll, gold_nll, diff;
+    uint32_t n, top_n, top_same;
+    double worst_gap;
+};
 
 static void open_engine(const char *path, enum engine_kernel kernel)
 {
@@ -59,7 +63,8 @@ static double gold_logprob(const struct golden_top *t, int32_t id)
     return NAN;
 }
 
-/* Our log-probability of the known next id and our argmax, at every position of a line but the last. */
+/* Our log-probability of the known next id and our argmax, at every position of a line but the
+ * last. */
 static void score(const struct golden_line *l, double *logprob, int32_t *argmax)
 {
     rig_seq_init(&seq, 1, l->ids, l->n_ids);
@@ -104,7 +109,8 @@ static void add_line(struct sums *s, const struct golden_line *l, uint32_t from,
         }
         double gap = t->logprob[0] - gold_logprob(t, argmax[i]);
         if (isnan(gap))
-            gap = INFINITY; /* below the kept ones: certainly no near tie unless they are all ties */
+            gap =
+                INFINITY; /* below the kept ones: certainly no near tie unless they are all ties */
         s->worst_gap = gap > s->worst_gap ? gap : s->worst_gap;
     }
 }
@@ -112,10 +118,12 @@ static void add_line(struct sums *s, const struct golden_line *l, uint32_t from,
 static int report_text(const struct sums *s, double ppl_bound, double diff_bound)
 {
     double ours = exp(s->nll / s->n), gold = exp(s->gold_nll / s->n);
-    printf("  %u positions, perplexity %.4f, reference %.4f; argmax equal in %u of %u kept positions\n", s->n, ours,
-           gold, s->top_same, s->top_n);
+    printf("  %u positions, perplexity %.4f, reference %.4f; argmax equal in %u of %u kept "
+           "positions\n",
+           s->n, ours, gold, s->top_same, s->top_n);
     int bad = check("perplexity, relative difference", fabs(ours / gold - 1), "<=", ppl_bound);
-    return bad + check("mean |difference of the next token's logprob|, nat", s->diff / s->n, "<=", diff_bound);
+    return bad + check("mean |difference of the next token's logprob|, nat", s->diff / s->n,
+                       "<=", diff_bound);
 }
 
 /* ---- modes ---- */
@@ -145,7 +153,8 @@ static int greedy_line(const struct golden_line *l)
         const struct golden_top *t = &l->top[i - 1];
         double gap = fabs(gold_logprob(t, l->ids[i]) - gold_logprob(t, seq.ids[i]));
         rc = gap <= NEAR_TIE ? 1 : 2; /* NAN is a real difference */
-        printf("  %s: differs from token %u of %u on, gap %.3f nat\n", l->name, i - n_prompt, n_new, gap);
+        printf("  %s: differs from token %u of %u on, gap %.3f nat\n", l->name, i - n_prompt, n_new,
+               gap);
     }
     rig_seq_free(&rig, &seq);
     return rc;
@@ -160,8 +169,8 @@ static int run_gold(struct golden *g)
         add_line(&s, l, l->n_prompt - 1, l->n_ids - 1);
         kinds[greedy_line(l)]++;
     }
-    printf("  greedy: %u of %u answers equal, %u up to a near tie, %u really different\n", kinds[0], g->n, kinds[1],
-           kinds[2]);
+    printf("  greedy: %u of %u answers equal, %u up to a near tie, %u really different\n", kinds[0],
+           g->n, kinds[1], kinds[2]);
     int bad = check("argmax agreement", (double)s.top_same / s.top_n, ">=", 0.97);
     bad += check("largest gap where the argmax differs, nat", s.worst_gap, "<=", NEAR_TIE);
     return bad + check("greedy answers really different", kinds[2], "<=", 0);
@@ -178,7 +187,8 @@ static void logits_of(const int32_t *ids, uint32_t n, float *out)
         rig_row(&st, span, i, ENGINE_ROW_LOGITS);
     rig_run(&rig, &st);
     for (uint32_t i = 0; i < n; i++)
-        memcpy(out + (size_t)i * n_vocab, engine_step_row_data(rig.eng, st.step.id, i), n_vocab * sizeof *out);
+        memcpy(out + (size_t)i * n_vocab, engine_step_row_data(rig.eng, st.step.id, i),
+               n_vocab * sizeof *out);
     rig_release(&rig, &st);
     rig_seq_free(&rig, &seq);
 }
@@ -206,8 +216,8 @@ static int run_scalar(const char *model, struct golden *g)
     same = memcmp(rows[0], rows[1], bytes) == 0;
     char hex[33];
     hash128_hex(hash128(rows[0], bytes, 0), hex);
-    printf("  scalar and AVX2 logits of 2 lines of %d positions: %s\n  hash %s, expected %s\n", TWIN_ROWS,
-           same ? "equal bytes" : "DIFFERENT", hex, REAL_HASH);
+    printf("  scalar and AVX2 logits of 2 lines of %d positions: %s\n  hash %s, expected %s\n",
+           TWIN_ROWS, same ? "equal bytes" : "DIFFERENT", hex, REAL_HASH);
     free(rows[0]);
     free(rows[1]);
     return !same || strcmp(hex, REAL_HASH) != 0;
@@ -218,7 +228,8 @@ static int run_tiny(struct golden *g)
     struct sums s = {0};
     for (uint32_t i = 0; i < g->n; i++)
         add_line(&s, &g->lines[i], 0, g->lines[i].n_ids - 1);
-    int bad = report_text(&s, 0.02, 0.12); /* 64 wide: int8 activations weigh more than on a real model */
+    int bad =
+        report_text(&s, 0.02, 0.12); /* 64 wide: int8 activations weigh more than on a real model */
     return bad + check("argmax agreement", (double)s.top_same / s.top_n, ">=", 0.88);
 }
 
@@ -256,7 +267,8 @@ static int run_real(const char *mode)
     if (ref == NULL)
         return test_skip("../shared/reference is not here");
     if (!cpu_ops_have_avx2() && getenv("SLUICE_KERNEL") == NULL)
-        return test_skip("this CPU has no AVX2: the scalar twin would take too long (SLUICE_KERNEL=scalar runs it)");
+        return test_skip("this CPU has no AVX2: the scalar twin would take too long "
+                         "(SLUICE_KERNEL=scalar runs it)");
     struct golden g;
     bool text = strcmp(mode, "text") == 0 || strcmp(mode, "long") == 0;
     rig_require(load(&g, ref, text ? "text.jsonl" : "gold.jsonl") == 0);

@@ -22,7 +22,7 @@ static int read_tops(struct golden_line *l, json_t *tops)
     const char *key;
     json_t *value;
     l->top = calloc(l->n_ids, sizeof *l->top);
-    json_object_foreach(tops, key, value) {
+    json_object_foreach (tops, key, value) {
         unsigned long pos = strtoul(key, NULL, 10);
         if (pos >= l->n_ids)
             return -1;
@@ -109,7 +109,8 @@ static json_t *tops_of(const double *logprob, uint32_t n_vocab)
     return list;
 }
 
-void golden_print_reference(const char *name, const int32_t *ids, uint32_t n, struct tiny_reference *ref)
+void golden_print_reference(const char *name, const int32_t *ids, uint32_t n,
+                            struct tiny_reference *ref)
 {
     uint32_t n_vocab = tiny_reference_hparams(ref)->n_vocab;
     json_t *o = json_object(), *list = json_array(), *nll = json_array(), *top = json_object();

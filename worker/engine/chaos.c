@@ -10,11 +10,14 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define POLLS_MAX 4                /* a completion waits 0 .. POLLS_MAX - 1 polls */
+#define POLLS_MAX 4 /* a completion waits 0 .. POLLS_MAX - 1 polls */
 #define DELAY_NS_MIN 20000u
-#define DELAY_NS_MAX 2000000u      /* one wait between polls; three of them make the "few ms" */
+#define DELAY_NS_MAX 2000000u /* one wait between polls; three of them make the "few ms" */
 
-struct held { struct engine_completion done; uint32_t polls; };
+struct held {
+    struct engine_completion done;
+    uint32_t polls;
+};
 
 struct chaos {
     uint64_t seed, draws;
@@ -34,7 +37,8 @@ static int watch(int epoll_fd, int fd)
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
-int chaos_create(struct chaos **out, uint64_t seed, uint32_t capacity, int backend_fd, struct err *e)
+int chaos_create(struct chaos **out, uint64_t seed, uint32_t capacity, int backend_fd,
+                 struct err *e)
 {
     *out = NULL;
     struct chaos *c = mem_zalloc(sizeof *c + capacity * sizeof c->items[0]);

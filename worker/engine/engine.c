@@ -20,8 +20,12 @@ struct engine {
     struct chaos *chaos;
     int fd;
     /* Steps as the owner sees them: with chaos the backend may be further than it was told. */
-    struct live { uint64_t id; uint32_t n_spans; bool ended; } live[ENGINE_STEPS_MAX];
-    uint32_t *written;             /* [block] number of the last submit that writes it */
+    struct live {
+        uint64_t id;
+        uint32_t n_spans;
+        bool ended;
+    } live[ENGINE_STEPS_MAX];
+    uint32_t *written; /* [block] number of the last submit that writes it */
     uint32_t submits;
 };
 
@@ -40,16 +44,20 @@ static int check_config(const struct engine_config *cfg, struct err *e)
     if (cfg->model == NULL)
         return err_set(e, ERR_MISSING, "the engine needs an open model");
     if (cfg->n_threads < 1)
-        return err_set_param(e, ERR_BAD_VALUE, "threads", "the engine needs at least one compute thread");
+        return err_set_param(e, ERR_BAD_VALUE, "threads",
+                             "the engine needs at least one compute thread");
     if (cfg->n_cpus > ENGINE_CPUS_MAX)
-        return err_set_param(e, ERR_BAD_VALUE, "cpus", "at most %d CPUs can be named", ENGINE_CPUS_MAX);
+        return err_set_param(e, ERR_BAD_VALUE, "cpus", "at most %d CPUs can be named",
+                             ENGINE_CPUS_MAX);
     if (cfg->n_blocks < 2)
-        return err_set_param(e, ERR_BAD_VALUE, "kv-tokens", "the KV pool needs a block beside the trash block");
+        return err_set_param(e, ERR_BAD_VALUE, "kv-tokens",
+                             "the KV pool needs a block beside the trash block");
     if (cfg->max_spans < 1 || cfg->max_spans > ENGINE_SPANS_MAX)
-        return err_set(e, ERR_BAD_VALUE, "spans of a step must be 1 to %d, not %u", ENGINE_SPANS_MAX,
-                       cfg->max_spans);
+        return err_set(e, ERR_BAD_VALUE, "spans of a step must be 1 to %d, not %u",
+                       ENGINE_SPANS_MAX, cfg->max_spans);
     if (cfg->max_tokens < cfg->max_spans || cfg->max_rows < 1)
-        return err_set(e, ERR_BAD_VALUE, "a step of %u spans needs as many tokens and at least one row",
+        return err_set(e, ERR_BAD_VALUE,
+                       "a step of %u spans needs as many tokens and at least one row",
                        cfg->max_spans);
     return 0;
 }
@@ -76,7 +84,8 @@ int engine_open(struct engine **out, const struct engine_config *cfg, struct err
     *out = NULL;
     const struct backend_ops *ops = backend_find(cfg->backend);
     if (ops == NULL)
-        return err_set_param(e, ERR_BAD_VALUE, "backend", "there is no backend '%s' (there are: cpu, null)",
+        return err_set_param(e, ERR_BAD_VALUE, "backend",
+                             "there is no backend '%s' (there are: cpu, null)",
                              cfg->backend != NULL ? cfg->backend : "");
     if (check_config(cfg, e) < 0)
         return -1;
@@ -139,11 +148,13 @@ static struct live *live_free(struct engine *g)
 static bool span_ok(struct engine *g, const struct engine_span *s)
 {
     const struct engine_limits *l = g->limits;
-    if (s->n == 0 || s->ids == NULL || s->blocks == NULL || s->pos > l->n_ctx || s->n > l->n_ctx - s->pos)
+    if (s->n == 0 || s->ids == NULL || s->blocks == NULL || s->pos > l->n_ctx ||
+        s->n > l->n_ctx - s->pos)
         return false;
     if ((uint64_t)s->n_blocks * l->block_tokens < (uint64_t)s->pos + s->n)
         return false;
-    uint32_t n_ids = s->ref_step != 0 ? s->n - 1 : s->n; /* a referenced input's id is not known yet */
+    uint32_t n_ids =
+        s->ref_step != 0 ? s->n - 1 : s->n; /* a referenced input's id is not known yet */
     for (uint32_t i = 0; i < n_ids; i++)
         if (s->ids[i] < 0 || (uint32_t)s->ids[i] >= l->n_vocab)
             return false;
@@ -151,7 +162,8 @@ static bool span_ok(struct engine *g, const struct engine_span *s)
     for (uint32_t i = 0; i < used; i++)
         if (s->blocks[i] >= l->n_blocks)
             return false;
-    /* Two spans that write one block: a copy-on-write was forgotten. The trash block is everybody's. */
+    /* Two spans that write one block: a copy-on-write was forgotten. The trash block is
+     * everybody's. */
     for (uint32_t i = s->pos / l->block_tokens; i < used; i++) {
         uint32_t b = s->blocks[i];
         if (b != 0 && g->written[b] == g->submits)
@@ -170,7 +182,8 @@ static bool params_ok(const struct sample_params *p, uint32_t n_ctx)
            p->n_bias <= SAMPLE_BIAS_MAX && p->n_banned <= SAMPLE_BANNED_MAX;
 }
 
-static bool row_ok(const struct engine *g, const struct engine_step *step, const struct engine_row *r)
+static bool row_ok(const struct engine *g, const struct engine_step *step,
+                   const struct engine_row *r)
 {
     if (r->span >= step->n_spans || r->index >= step->spans[r->span].n || r->n_top > SAMPLE_TOP_MAX)
         return false;
@@ -186,7 +199,8 @@ static bool row_ok(const struct engine *g, const struct engine_step *step, const
 static bool step_ok(struct engine *g, const struct engine_step *step)
 {
     const struct engine_limits *l = g->limits;
-    if (step->id == 0 || step->n_spans < 1 || step->n_spans > l->max_spans || step->n_rows > l->max_rows)
+    if (step->id == 0 || step->n_spans < 1 || step->n_spans > l->max_spans ||
+        step->n_rows > l->max_rows)
         return false;
     uint64_t tokens = 0;
     if (++g->submits == 0) { /* the stamp wrapped: forget all old ones */
@@ -292,7 +306,8 @@ void engine_step_release(struct engine *g, uint64_t step)
 const void *engine_block_bytes(const struct engine *g, uint32_t block)
 {
     return g->ops->block_bytes != NULL && block < g->limits->n_blocks
-               ? g->ops->block_bytes(g->backend, block) : NULL;
+               ? g->ops->block_bytes(g->backend, block)
+               : NULL;
 }
 
 uint64_t engine_positions_computed(const struct engine *g)

@@ -14,6 +14,7 @@
 /* Raised whenever any output byte changes; the same for scalar and every SIMD width (rule E10). */
 #define CPU_FAMILY "cpu-q8a-1"
 #define CPU_KV_TYPE "f16"
+#define WARM_ROWS 16
 
 struct backend {
     struct runner runner;
@@ -22,7 +23,7 @@ struct backend {
     struct slot_work work[ENGINE_STEPS_MAX];
     void *sampler_bytes;
     size_t blocks_bytes;
-    int cpu;                       /* of compute thread 0; -1 = not pinned */
+    int cpu; /* of compute thread 0; -1 = not pinned */
 };
 
 static int cpu_thread_start(void *backend)
@@ -51,7 +52,9 @@ static int cpu_segment(void *backend, struct step_slot *s, uint32_t k)
 }
 
 static const struct runner_ops cpu_runner_ops = {
-    .thread_start = cpu_thread_start, .segments = cpu_segments, .segment = cpu_segment,
+    .thread_start = cpu_thread_start,
+    .segments = cpu_segments,
+    .segment = cpu_segment,
 };
 
 static void cpu_close(struct backend **bp)
@@ -76,8 +79,8 @@ static void cpu_close(struct backend **bp)
 static int check_shape(const struct hparams *hp, struct err *e)
 {
     if (hp->n_kv_heads == 0 || hp->n_heads % hp->n_kv_heads != 0)
-        return err_set(e, ERR_BAD_FILE, "%u query heads are no multiple of %u KV heads", hp->n_heads,
-                       hp->n_kv_heads);
+        return err_set(e, ERR_BAD_FILE, "%u query heads are no multiple of %u KV heads",
+                       hp->n_heads, hp->n_kv_heads);
     return 0;
 }
 
@@ -86,12 +89,18 @@ static void describe(struct backend *b, const struct engine_config *cfg)
     const struct hparams *hp = &b->f.hp;
     b->f.slice_rows = segments_slice_rows(cfg->model);
     b->limits = (struct engine_limits){
-        .block_tokens = KV_BLOCK_TOKENS, .n_blocks = cfg->n_blocks,
-        .block_bytes = b->f.kv.block_bytes, .block_stride = b->f.kv.block_stride,
-        .max_spans = cfg->max_spans, .max_tokens = cfg->max_tokens, .max_rows = cfg->max_rows,
-        .n_ctx = hp->n_ctx, .n_vocab = hp->n_vocab,
+        .block_tokens = KV_BLOCK_TOKENS,
+        .n_blocks = cfg->n_blocks,
+        .block_bytes = b->f.kv.block_bytes,
+        .block_stride = b->f.kv.block_stride,
+        .max_spans = cfg->max_spans,
+        .max_tokens = cfg->max_tokens,
+        .max_rows = cfg->max_rows,
+        .n_ctx = hp->n_ctx,
+        .n_vocab = hp->n_vocab,
         .n_segments = hp->n_layers + segments_slices(cfg->model),
-        .numerics_id = segments_numerics_id(cfg->model, CPU_KV_TYPE, CPU_FAMILY), .family = CPU_FAMILY,
+        .numerics_id = segments_numerics_id(cfg->model, CPU_KV_TYPE, CPU_FAMILY),
+        .family = CPU_FAMILY,
     };
 }
 
@@ -103,22 +112,50 @@ static int make_samplers(struct backend *b, uint32_t n_threads, struct err *e)
     if (b->f.samplers == NULL || b->sampler_bytes == NULL)
         return err_set(e, ERR_NO_MEMORY, "no memory for %u samplers", n_threads);
     for (uint32_t i = 0; i < n_threads; i++)
-        sampler_init(&b->f.samplers[i], b->f.ops, b->f.hp.n_vocab, (uint8_t *)b->sampler_bytes + i * each);
+        sampler_init(&b->f.samplers[i], b->f.ops, b->f.hp.n_vocab,
+                     (uint8_t *)b->sampler_bytes + i * each);
     return 0;
+}
+
+/* Writes the workspace once, so that no step pays for its pages and the table of pools says what is
+ * resident. Logits of more rows than WARM_ROWS come when a step wants them: prompt scoring is rare. */
+static void touch_workspace(const struct backend *b)
+{
+    size_t warm = b->limits.max_rows < WARM_ROWS ? b->limits.max_rows : WARM_ROWS;
+    size_t asked = b->f.scratch.map_bytes, used = asked;
+    memset(b->f.scratch.map, 0, b->f.scratch.map_bytes);
+    for (int i = 0; i < ENGINE_STEPS_MAX; i++) {
+        const struct slot_work *w = &b->work[i];
+        size_t fixed = (size_t)((char *)w->logits - (char *)w->map);
+        size_t bytes = fixed + warm * b->f.hp.n_vocab * sizeof *w->logits;
+        memset(w->map, 0, bytes);
+        used += bytes;
+        asked += w->map_bytes;
+    }
+    mem_pool_set("engine weights", b->f.weights.map_bytes, b->f.weights.map_bytes,
+                 b->f.weights.map_bytes);
+    mem_pool_set("engine workspace", asked, used, asked);
 }
 
 static int make_memory(struct backend *b, const struct engine_config *cfg, struct err *e)
 {
     const struct hparams *hp = &b->f.hp;
     struct work_caps caps = {
-        .max_tokens = cfg->max_tokens, .max_rows = cfg->max_rows, .n_embd = hp->n_embd, .n_ff = hp->n_ff,
-        .n_heads = hp->n_heads, .n_kv_heads = hp->n_kv_heads, .head_dim = hp->head_dim,
-        .n_vocab = hp->n_vocab, .n_threads = cfg->n_threads,
+        .max_tokens = cfg->max_tokens,
+        .max_rows = cfg->max_rows,
+        .n_embd = hp->n_embd,
+        .n_ff = hp->n_ff,
+        .n_heads = hp->n_heads,
+        .n_kv_heads = hp->n_kv_heads,
+        .head_dim = hp->head_dim,
+        .n_vocab = hp->n_vocab,
+        .n_threads = cfg->n_threads,
     };
     b->blocks_bytes = cfg->n_blocks * b->f.kv.block_stride;
     b->f.blocks = mem_map(b->blocks_bytes);
     if (b->f.blocks == NULL)
-        return err_set(e, ERR_NO_MEMORY, "no memory for %u KV blocks (%zu bytes)", cfg->n_blocks, b->blocks_bytes);
+        return err_set(e, ERR_NO_MEMORY, "no memory for %u KV blocks (%zu bytes)", cfg->n_blocks,
+                       b->blocks_bytes);
     madvise(b->f.blocks, b->blocks_bytes, MADV_HUGEPAGE);
     if (scratch_init(&b->f.scratch, &caps, e) < 0)
         return -1;
@@ -127,8 +164,10 @@ static int make_memory(struct backend *b, const struct engine_config *cfg, struc
             return -1;
         b->runner.slots[i].own = &b->work[i];
     }
-    mem_pool_set("engine weights", b->f.weights.map_bytes, b->f.weights.map_bytes, b->f.weights.map_bytes);
-    return make_samplers(b, cfg->n_threads, e);
+    if (make_samplers(b, cfg->n_threads, e) < 0)
+        return -1;
+    touch_workspace(b);
+    return 0;
 }
 
 static int open_parts(struct backend *b, const struct engine_config *cfg, int fd, struct err *e)
@@ -136,12 +175,17 @@ static int open_parts(struct backend *b, const struct engine_config *cfg, int fd
     b->f.hp = cfg->model->hp;
     b->cpu = cfg->n_cpus > 0 ? (int)cfg->cpus[0] : -1;
     b->f.ops = cpu_ops_choose(cfg->kernel, e);
-    if (b->f.ops == NULL || check_shape(&b->f.hp, e) < 0 || kv_shape_init(&b->f.kv, &b->f.hp, e) < 0)
+    if (b->f.ops == NULL || check_shape(&b->f.hp, e) < 0 ||
+        kv_shape_init(&b->f.kv, &b->f.hp, e) < 0)
         return -1;
     describe(b, cfg);
     struct plan_caps caps = {
-        .max_spans = cfg->max_spans, .max_tokens = cfg->max_tokens, .max_rows = cfg->max_rows,
-        .n_ctx = b->limits.n_ctx, .n_vocab = b->limits.n_vocab, .block_tokens = KV_BLOCK_TOKENS,
+        .max_spans = cfg->max_spans,
+        .max_tokens = cfg->max_tokens,
+        .max_rows = cfg->max_rows,
+        .n_ctx = b->limits.n_ctx,
+        .n_vocab = b->limits.n_vocab,
+        .block_tokens = KV_BLOCK_TOKENS,
     };
     if (runner_init(&b->runner, &cpu_runner_ops, b, fd, &caps, 0, e) < 0)
         return -1;
@@ -229,9 +273,18 @@ static uint64_t cpu_positions(const struct backend *b)
 }
 
 const struct backend_ops backend_cpu = {
-    .name = "cpu", .open = cpu_open, .close = cpu_close, .limits = cpu_limits,
-    .step_submit = cpu_submit, .step_park = cpu_park, .step_continue = cpu_continue,
-    .step_drop_span = cpu_drop_span, .poll = cpu_poll, .step_result = cpu_result,
-    .step_row_data = cpu_row_data, .step_release = cpu_release, .block_bytes = cpu_block_bytes,
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .limits = cpu_limits,
+    .step_submit = cpu_submit,
+    .step_park = cpu_park,
+    .step_continue = cpu_continue,
+    .step_drop_span = cpu_drop_span,
+    .poll = cpu_poll,
+    .step_result = cpu_result,
+    .step_row_data = cpu_row_data,
+    .step_release = cpu_release,
+    .block_bytes = cpu_block_bytes,
     .positions_computed = cpu_positions,
 };

@@ -3,9 +3,10 @@
 #include <assert.h>
 #include <string.h>
 
-#define TILE_ROWS 8                /* rows of a row-wise tile */
-#define TILE_MACS (1u << 17)       /* a product tile is at least this many multiplications: a few microseconds,
-                                      so that claiming it costs little beside it */
+#define TILE_ROWS 8 /* rows of a row-wise tile */
+/* A product tile is at least this many multiplications: a few microseconds, so that claiming it
+ * costs little beside it. */
+#define TILE_MACS (1u << 17)
 
 /* What the tiles of one segment see. */
 struct segment {
@@ -29,7 +30,11 @@ static uint32_t row_end(uint32_t tile, uint32_t n_rows)
 
 /* ---- products ---- */
 
-struct product { const struct packed_matrix *m; float *out; size_t stride; };
+struct product {
+    const struct packed_matrix *m;
+    float *out;
+    size_t stride;
+};
 
 /* Up to three matrices over the same input, their row groups counted through. */
 struct products {
@@ -67,7 +72,8 @@ static void run_products(struct products *p)
     for (uint32_t i = 0; i < p->n; i++)
         p->n_groups += p->list[i].m->n_groups;
     p->groups_per_tile = groups_per_tile(p->list[0].m, p->n_rows);
-    pool_run(p->f->pool, products_tile, p, (p->n_groups + p->groups_per_tile - 1) / p->groups_per_tile);
+    pool_run(p->f->pool, products_tile, p,
+             (p->n_groups + p->groups_per_tile - 1) / p->groups_per_tile);
 }
 
 /* ---- row-wise phases ---- */
@@ -134,13 +140,15 @@ static void rope_store_row(const struct segment *g, const struct piece *p, uint3
     uint32_t pos = p->pos + i, hd = hp->head_dim;
     size_t kv_row = (size_t)(p->row + i) * hp->n_kv_heads * hd;
     const float *angles = rope_table_row(&f->weights.rope, pos);
-    f->ops->rope(f->scratch.q + (size_t)(p->row + i) * hp->n_heads * hd, hp->n_heads, hd, angles, hp->n_rot);
+    f->ops->rope(f->scratch.q + (size_t)(p->row + i) * hp->n_heads * hd, hp->n_heads, hd, angles,
+                 hp->n_rot);
     f->ops->rope(f->scratch.k + kv_row, hp->n_kv_heads, hd, angles, hp->n_rot);
     uint32_t id = g->s->plan.spans[p->span].blocks[pos / KV_BLOCK_TOKENS];
     uint8_t *block = f->blocks + id * f->kv.block_stride;
     for (uint32_t h = 0; h < hp->n_kv_heads; h++)
         f->ops->kv_store(&f->kv, block, g->layer, h, pos % KV_BLOCK_TOKENS,
-                         f->scratch.k + kv_row + (size_t)h * hd, f->scratch.v + kv_row + (size_t)h * hd);
+                         f->scratch.k + kv_row + (size_t)h * hd,
+                         f->scratch.v + kv_row + (size_t)h * hd);
 }
 
 static void rope_store_tile(void *ctx, uint32_t tile, uint32_t thread)
@@ -158,21 +166,34 @@ static void attention_tile(void *ctx, uint32_t tile, uint32_t thread)
     const struct segment *g = ctx;
     const struct forward *f = g->f;
     uint32_t n_kv = f->hp.n_kv_heads, group = f->hp.n_heads / n_kv, kv_head = tile % n_kv;
-    /* Last piece first: it sees the longest context, and a late long tile leaves the others waiting. */
+    /* Last piece first: it sees the longest context, and a late long tile leaves the others
+     * waiting. */
     const struct piece *p = &f->scratch.pieces[f->scratch.n_pieces - 1 - tile / n_kv];
     size_t stride = (size_t)f->hp.n_heads * f->hp.head_dim;
     size_t at = p->row * stride + (size_t)kv_head * group * f->hp.head_dim;
     struct attention_args a = {
-        .kv = &f->kv, .pool = f->blocks, .blocks = g->s->plan.spans[p->span].blocks, .layer = g->layer,
-        .kv_head = kv_head, .n_group = group, .pos = p->pos, .n = p->n,
-        .q = f->scratch.q + at, .q_stride = stride, .out = f->scratch.att + at, .out_stride = stride,
+        .kv = &f->kv,
+        .pool = f->blocks,
+        .blocks = g->s->plan.spans[p->span].blocks,
+        .layer = g->layer,
+        .kv_head = kv_head,
+        .n_group = group,
+        .pos = p->pos,
+        .n = p->n,
+        .q = f->scratch.q + at,
+        .q_stride = stride,
+        .out = f->scratch.att + at,
+        .out_stride = stride,
     };
     f->ops->attention(&a);
 }
 
 /* ---- feed-forward ---- */
 
-struct gate_up { const struct segment *g; uint32_t groups_per_tile; };
+struct gate_up {
+    const struct segment *g;
+    uint32_t groups_per_tile;
+};
 
 /* Gate and up rows of the same groups, then the activation on them while they are near. */
 static void gate_up_tile(void *ctx, uint32_t tile, uint32_t thread)
@@ -182,7 +203,8 @@ static void gate_up_tile(void *ctx, uint32_t tile, uint32_t thread)
     const struct segment *g = u->g;
     const struct packed_matrix *gate = &g->lw->m[LAYER_GATE], *up = &g->lw->m[LAYER_UP];
     const struct scratch *sc = &g->f->scratch;
-    uint32_t ff = g->f->hp.n_ff, begin = tile * u->groups_per_tile, end = begin + u->groups_per_tile;
+    uint32_t ff = g->f->hp.n_ff, begin = tile * u->groups_per_tile,
+             end = begin + u->groups_per_tile;
     if (end > gate->n_groups)
         end = gate->n_groups;
     g->f->ops->matmul(gate, begin, end, sc->act, g->n_rows, sc->gate, ff, false);
@@ -201,18 +223,28 @@ static void attention_half(const struct segment *g)
 {
     const struct forward *f = g->f;
     const struct scratch *sc = &f->scratch;
-    size_t q = (size_t)f->hp.n_heads * f->hp.head_dim, kv = (size_t)f->hp.n_kv_heads * f->hp.head_dim;
+    size_t q = (size_t)f->hp.n_heads * f->hp.head_dim,
+           kv = (size_t)f->hp.n_kv_heads * f->hp.head_dim;
     void *ctx = (void *)g;
     pool_run(f->pool, attn_norm_tile, ctx, row_tiles(g->n_rows));
     run_products(&(struct products){
-        .f = f, .n = 3, .act = sc->act, .n_rows = g->n_rows,
-        .list = {{&g->lw->m[LAYER_Q], sc->q, q}, {&g->lw->m[LAYER_K], sc->k, kv}, {&g->lw->m[LAYER_V], sc->v, kv}},
+        .f = f,
+        .n = 3,
+        .act = sc->act,
+        .n_rows = g->n_rows,
+        .list = {{&g->lw->m[LAYER_Q], sc->q, q},
+                 {&g->lw->m[LAYER_K], sc->k, kv},
+                 {&g->lw->m[LAYER_V], sc->v, kv}},
     });
     pool_run(f->pool, rope_store_tile, ctx, sc->n_pieces);
     pool_run(f->pool, attention_tile, ctx, sc->n_pieces * f->hp.n_kv_heads);
     pool_run(f->pool, quantise_att_tile, ctx, row_tiles(g->n_rows));
     run_products(&(struct products){
-        .f = f, .n = 1, .act = sc->act, .n_rows = g->n_rows, .add = true,
+        .f = f,
+        .n = 1,
+        .act = sc->act,
+        .n_rows = g->n_rows,
+        .add = true,
         .list = {{&g->lw->m[LAYER_O], g->w->x, f->hp.n_embd}},
     });
 }
@@ -224,10 +256,15 @@ static void feed_forward_half(const struct segment *g)
     void *ctx = (void *)g;
     pool_run(f->pool, ffn_norm_tile, ctx, row_tiles(g->n_rows));
     struct gate_up u = {.g = g, .groups_per_tile = groups_per_tile(gate, 2 * g->n_rows)};
-    pool_run(f->pool, gate_up_tile, &u, (gate->n_groups + u.groups_per_tile - 1) / u.groups_per_tile);
+    pool_run(f->pool, gate_up_tile, &u,
+             (gate->n_groups + u.groups_per_tile - 1) / u.groups_per_tile);
     pool_run(f->pool, quantise_ff_tile, ctx, row_tiles(g->n_rows));
     run_products(&(struct products){
-        .f = f, .n = 1, .act = f->scratch.act, .n_rows = g->n_rows, .add = true,
+        .f = f,
+        .n = 1,
+        .act = f->scratch.act,
+        .n_rows = g->n_rows,
+        .add = true,
         .list = {{&g->lw->m[LAYER_DOWN], g->w->x, f->hp.n_embd}},
     });
 }
@@ -257,7 +294,12 @@ void forward_layer(struct forward *f, struct step_slot *s, uint32_t layer)
     else
         slot_work_compact(w, s, f->hp.n_embd);
     struct segment g = {
-        .f = f, .s = s, .w = w, .lw = &f->weights.layers[layer], .layer = layer, .n_rows = w->n_rows,
+        .f = f,
+        .s = s,
+        .w = w,
+        .lw = &f->weights.layers[layer],
+        .layer = layer,
+        .n_rows = w->n_rows,
     };
     assert(g.n_rows > 0);
     scratch_cut(&f->scratch, w, &s->plan);
@@ -271,7 +313,11 @@ void forward_layer(struct forward *f, struct step_slot *s, uint32_t layer)
 
 /* ---- the head ---- */
 
-struct head { const struct forward *f; const struct step_slot *s; uint32_t begin, end, groups_per_tile; };
+struct head {
+    const struct forward *f;
+    const struct step_slot *s;
+    uint32_t begin, end, groups_per_tile;
+};
 
 static bool out_live(const struct step_slot *s, uint32_t o)
 {
@@ -293,7 +339,8 @@ static void head_tile(void *ctx, uint32_t tile, uint32_t thread)
         while (o + n < h->s->plan.n_outs && out_live(h->s, o + n))
             n++;
         if (n > 0)
-            f->ops->matmul(&f->weights.head, begin, end, w->head_act + (size_t)o * ACT_BLOCKS(f->hp.n_embd), n,
+            f->ops->matmul(&f->weights.head, begin, end,
+                           w->head_act + (size_t)o * ACT_BLOCKS(f->hp.n_embd), n,
                            w->logits + (size_t)o * f->hp.n_vocab, f->hp.n_vocab, false);
         o += n + 1;
     }

@@ -1,11 +1,11 @@
-/* forward.h - the segments of a llama-family forward pass on a CPU: one call is one layer, or one slice of
- * the output head, over the live rows of a step slot.
+/* forward.h - the segments of a llama-family forward pass on a CPU: one call is one layer, or one
+ * slice of the output head, over the live rows of a step slot.
  *
- * A layer is ten phases over the thread pool (norm, q/k/v, rope and store, attention, quantise, output
- * product, norm, gate/up, quantise, down product); phases cut work into tiles, and a value's chain of float operations is
- * fixed by ops.h whatever the tile, so results do not depend on rows, chunks, threads or drops (rules E1, E2).
- * K and V of all spans are stored before any attention of the layer reads them (E1).
- * Thread: the runner's. No allocation, no failure.
+ * A layer is ten phases over the thread pool (norm, q/k/v, rope and store, attention, quantise,
+ * output product, norm, gate/up, quantise, down product); phases cut work into tiles, and a value's
+ * chain of float operations is fixed by ops.h whatever the tile, so results do not depend on rows,
+ * chunks, threads or drops (rules E1, E2). K and V of all spans are stored before any attention of
+ * the layer reads them (E1). Thread: the runner's. No allocation, no failure.
  */
 #ifndef SLUICE_WORKER_ENGINE_CPU_FORWARD_H
 #define SLUICE_WORKER_ENGINE_CPU_FORWARD_H
@@ -20,13 +20,14 @@ struct forward {
     struct kv_shape kv;
     struct weights weights;
     struct pool *pool;
-    uint8_t *blocks;               /* the KV pool's bytes */
+    uint8_t *blocks; /* the KV pool's bytes */
     struct scratch scratch;
-    struct sampler *samplers;      /* [thread] */
+    struct sampler *samplers; /* [thread] */
     uint32_t slice_rows;
 };
 
-/* s->own is a struct slot_work. Layer 0 looks the ids up; the last one leaves the outputs' final norm. */
+/* s->own is a struct slot_work. Layer 0 looks the ids up; the last one leaves the outputs' final
+ * norm. */
 void forward_layer(struct forward *f, struct step_slot *s, uint32_t layer);
 /* Logits of the slice's rows; the last slice also makes the results. */
 void forward_slice(struct forward *f, struct step_slot *s, uint32_t slice, bool last);

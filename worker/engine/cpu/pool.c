@@ -14,26 +14,33 @@
 
 #include <unistd.h>
 
-/* A phase in one word, so that a claim can never mix two phases: a thread that slept through the end of a
- * phase and woke in the next fails its compare-and-swap. 28 bits epoch | 18 tiles | 18 next tile. */
+/* A phase in one word, so that a claim can never mix two phases: a thread that slept through the
+ * end of a phase and woke in the next fails its compare-and-swap. 28 bits epoch | 18 tiles | 18
+ * next tile. */
 #define TILE_BITS 18
 #define TILE_MASK ((1ull << TILE_BITS) - 1)
 #define WORD_TILES(w) (((w) >> TILE_BITS) & TILE_MASK)
-#define WORD_NEXT(w) ((w) & TILE_MASK)
+#define WORD_NEXT(w) ((w)&TILE_MASK)
 
 struct pool {
     _Alignas(64) _Atomic uint64_t word;
-    /* Written before the release store of `word`, read after an acquire load of it, and trusted only once the
-     * claim succeeded: then the phase was still open, and its fields could not have changed. Relaxed is enough. */
+    /* Written before the release store of `word`, read after an acquire load of it, and trusted
+     * only once the claim succeeded: then the phase was still open, and its fields could not have
+     * changed. Relaxed is enough. */
     _Atomic(pool_fn *) fn;
     _Atomic(void *) ctx;
-    _Alignas(64) _Atomic uint32_t done;      /* finished tiles of this phase */
+    _Alignas(64) _Atomic uint32_t done; /* finished tiles of this phase */
     _Atomic uint32_t owner_sleeps;
-    _Alignas(64) _Atomic uint32_t phase;     /* what idle threads sleep on */
+    _Alignas(64) _Atomic uint32_t phase; /* what idle threads sleep on */
     _Atomic uint32_t n_asleep;
     _Atomic uint32_t stop;
     uint32_t n_threads, n_started;
-    struct pool_thread { struct pool *pool; uint32_t index; int cpu; pthread_t id; } threads[POOL_THREADS_MAX];
+    struct pool_thread {
+        struct pool *pool;
+        uint32_t index;
+        int cpu;
+        pthread_t id;
+    } threads[POOL_THREADS_MAX];
 };
 
 static void futex_wait(_Atomic uint32_t *at, uint32_t seen)
@@ -45,7 +52,6 @@ static void futex_wake(_Atomic uint32_t *at, int n)
 {
     syscall(SYS_futex, (uint32_t *)at, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
 }
-
 
 static void relax(void)
 {
@@ -81,8 +87,8 @@ static void run_tiles(struct pool *p, uint32_t thread)
             continue;
         uint32_t n = (uint32_t)WORD_TILES(w);
         fn(ctx, (uint32_t)WORD_NEXT(w), thread);
-        /* release: the owner's acquire load of the full count sees this tile's bytes. seq_cst against
-         * owner_sleeps: either it sees the full count, or we see that it sleeps. */
+        /* release: the owner's acquire load of the full count sees this tile's bytes. seq_cst
+         * against owner_sleeps: either it sees the full count, or we see that it sleeps. */
         if (atomic_fetch_add_explicit(&p->done, 1, memory_order_seq_cst) + 1 == n &&
             atomic_load_explicit(&p->owner_sleeps, memory_order_seq_cst))
             futex_wake(&p->done, 1);
@@ -154,11 +160,13 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, uint32_t n_tiles)
     await_tiles(p, n_tiles);
 }
 
-int pool_create(struct pool **out, uint32_t n_threads, const uint32_t *cpus, uint32_t n_cpus, struct err *e)
+int pool_create(struct pool **out, uint32_t n_threads, const uint32_t *cpus, uint32_t n_cpus,
+                struct err *e)
 {
     *out = NULL;
     if (n_threads < 1 || n_threads > POOL_THREADS_MAX)
-        return err_set(e, ERR_BAD_VALUE, "compute threads must be 1 to %d, not %u", POOL_THREADS_MAX, n_threads);
+        return err_set(e, ERR_BAD_VALUE, "compute threads must be 1 to %d, not %u",
+                       POOL_THREADS_MAX, n_threads);
     struct pool *p = mem_zalloc(sizeof *p);
     if (p == NULL)
         return err_set(e, ERR_NO_MEMORY, "no memory for the thread pool");
@@ -166,7 +174,8 @@ int pool_create(struct pool **out, uint32_t n_threads, const uint32_t *cpus, uin
     p->n_started = 1;
     for (uint32_t i = 1; i < n_threads; i++) {
         struct pool_thread *t = &p->threads[i];
-        *t = (struct pool_thread){.pool = p, .index = i, .cpu = n_cpus > 0 ? (int)cpus[i % n_cpus] : -1};
+        *t = (struct pool_thread){
+            .pool = p, .index = i, .cpu = n_cpus > 0 ? (int)cpus[i % n_cpus] : -1};
         int rc = pthread_create(&t->id, NULL, thread_main, t);
         if (rc != 0) {
             pool_destroy(&p);

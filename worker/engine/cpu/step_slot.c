@@ -66,7 +66,8 @@ void slot_work_compact(struct slot_work *w, const struct step_slot *s, uint32_t 
 
 static void carve_scratch(struct scratch *sc, const struct work_caps *k, struct carve *c)
 {
-    size_t rows = k->max_tokens, q = (size_t)k->n_heads * k->head_dim, kv = (size_t)k->n_kv_heads * k->head_dim;
+    size_t rows = k->max_tokens, q = (size_t)k->n_heads * k->head_dim,
+           kv = (size_t)k->n_kv_heads * k->head_dim;
     size_t widest = q > k->n_ff ? q : k->n_ff;
     widest = widest > k->n_embd ? widest : k->n_embd;
     sc->act = carve_take(c, rows * ACT_BLOCKS((uint32_t)widest), sizeof *sc->act);
@@ -88,7 +89,8 @@ int scratch_init(struct scratch *sc, const struct work_caps *k, struct err *e)
     sc->map_bytes = c.used;
     sc->map = mem_map(c.used);
     if (sc->map == NULL)
-        return err_set(e, ERR_NO_MEMORY, "no memory for the engine's workspace (%zu bytes)", c.used);
+        return err_set(e, ERR_NO_MEMORY, "no memory for the engine's workspace (%zu bytes)",
+                       c.used);
     c = (struct carve){.base = sc->map};
     carve_scratch(sc, k, &c);
     return 0;

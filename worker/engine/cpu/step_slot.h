@@ -1,13 +1,13 @@
 /* step_slot.h - what a CPU step keeps while it is parked, and what all steps share while one runs.
  *
- * slot_work belongs to one step slot: residual rows, final-norm rows, logits so far. scratch is one set of
- * buffers whose content dies at the end of a segment, so a parked step does not hold it. All sizes follow
- * from the limits at open; pages nobody touches cost nothing.
+ * slot_work belongs to one step slot: residual rows, final-norm rows, logits so far. scratch is one
+ * set of buffers whose content dies at the end of a segment, so a parked step does not hold it. All
+ * sizes follow from the limits at open; pages nobody touches cost nothing.
  *
- * Live rows: the token rows of spans not dropped, packed without gaps. When a span is dropped its rows leave at
- * the next segment (slot_work_compact); the other rows move, their values do not change.
- * Logits: one row of n_vocab floats per output. Memory for max_rows of them per slot, so a caller that scores
- * a long prompt cuts it into chunks of at most max_rows positions.
+ * Live rows: the token rows of spans not dropped, packed without gaps. When a span is dropped its
+ * rows leave at the next segment (slot_work_compact); the other rows move, their values do not
+ * change. Logits: one row of n_vocab floats per output. Memory for max_rows of them per slot, so a
+ * caller that scores a long prompt cuts it into chunks of at most max_rows positions.
  */
 #ifndef SLUICE_WORKER_ENGINE_CPU_STEP_SLOT_H
 #define SLUICE_WORKER_ENGINE_CPU_STEP_SLOT_H
@@ -15,38 +15,42 @@
 #include "worker/engine/cpu/ops.h"
 #include "worker/engine/step/runner.h"
 
-struct work_caps { uint32_t max_tokens, max_rows, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_vocab, n_threads; };
+struct work_caps {
+    uint32_t max_tokens, max_rows, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_vocab, n_threads;
+};
 
 struct slot_work {
-    float *x;                      /* [live row][n_embd] residual */
-    uint32_t *row_token;           /* [live row] token row of the plan */
-    uint32_t *row_span;            /* [live row] */
-    uint32_t n_rows, n_live_seen;  /* live rows; spans alive when they were packed */
-    float *hidden;                 /* [output][n_embd] after the final norm */
-    struct act_block *head_act;    /* [output][ACT_BLOCKS(n_embd)] */
-    float *logits;                 /* [output][n_vocab] */
+    float *x;                     /* [live row][n_embd] residual */
+    uint32_t *row_token;          /* [live row] token row of the plan */
+    uint32_t *row_span;           /* [live row] */
+    uint32_t n_rows, n_live_seen; /* live rows; spans alive when they were packed */
+    float *hidden;                /* [output][n_embd] after the final norm */
+    struct act_block *head_act;   /* [output][ACT_BLOCKS(n_embd)] */
+    float *logits;                /* [output][n_vocab] */
     void *map;
     size_t map_bytes;
 };
 
 struct scratch {
-    struct act_block *act;         /* [live row] quantised input of the next product */
-    float *q, *k, *v, *att;        /* [live row][heads * head_dim] */
-    float *gate, *up;              /* [live row][n_ff] */
-    float *norm;                   /* [thread][n_embd] */
-    struct piece *pieces;          /* of the attention */
+    struct act_block *act;  /* [live row] quantised input of the next product */
+    float *q, *k, *v, *att; /* [live row][heads * head_dim] */
+    float *gate, *up;       /* [live row][n_ff] */
+    float *norm;            /* [thread][n_embd] */
+    struct piece *pieces;   /* of the attention */
     uint32_t n_pieces;
     void *map;
     size_t map_bytes;
 };
 
 /* A run of query rows of one span, small enough to be a good tile. */
-struct piece { uint32_t span, row, n, pos; };
+struct piece {
+    uint32_t span, row, n, pos;
+};
 #define PIECE_ROWS 16
 
 int slot_work_init(struct slot_work *w, const struct work_caps *c, struct err *e);
 void slot_work_deinit(struct slot_work *w);
-void slot_work_begin(struct slot_work *w, const struct step_slot *s);            /* first segment */
+void slot_work_begin(struct slot_work *w, const struct step_slot *s); /* first segment */
 void slot_work_compact(struct slot_work *w, const struct step_slot *s, uint32_t n_embd);
 
 int scratch_init(struct scratch *sc, const struct work_caps *c, struct err *e);

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define FILL_GROUPS 64             /* row groups of one packing tile */
-#define FILL_POSITIONS 256         /* positions of one rope tile */
+#define FILL_GROUPS 64     /* row groups of one packing tile */
+#define FILL_POSITIONS 256 /* positions of one rope tile */
 
 static const char *const matrix_names[LAYER_MATRICES] = {
     "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down",
@@ -22,8 +22,8 @@ static const struct gguf_tensor *tensor(const struct model *m, const char *name,
     return t;
 }
 
-static const struct gguf_tensor *layer_tensor(const struct model *m, uint32_t layer, const char *what,
-                                              struct err *e)
+static const struct gguf_tensor *layer_tensor(const struct model *m, uint32_t layer,
+                                              const char *what, struct err *e)
 {
     char name[64];
     snprintf(name, sizeof name, "blk.%u.%s.weight", layer, what);
@@ -35,18 +35,26 @@ static const float *norm_of(const struct gguf_tensor *t, const struct hparams *h
     if (t == NULL)
         return NULL;
     if (t->type != GGUF_F32 || t->dims[0] != hp->n_embd) {
-        err_set(e, ERR_BAD_FILE, "tensor %.*s is no F32 norm of %u values", (int)t->name.n, t->name.p,
-                hp->n_embd);
+        err_set(e, ERR_BAD_FILE, "tensor %.*s is no F32 norm of %u values", (int)t->name.n,
+                t->name.p, hp->n_embd);
         return NULL;
     }
     return t->data;
 }
 
 /* Packing work: every matrix with its tensor, cut into tiles of FILL_GROUPS groups. */
-struct fill_job { const struct packed_matrix *m; const struct gguf_tensor *t; uint32_t first_tile; };
-struct fill { struct fill_job *jobs; uint32_t n_jobs, n_tiles; };
+struct fill_job {
+    const struct packed_matrix *m;
+    const struct gguf_tensor *t;
+    uint32_t first_tile;
+};
+struct fill {
+    struct fill_job *jobs;
+    uint32_t n_jobs, n_tiles;
+};
 
-static int add_job(struct fill *f, struct packed_matrix *m, const struct gguf_tensor *t, struct err *e)
+static int add_job(struct fill *f, struct packed_matrix *m, const struct gguf_tensor *t,
+                   struct err *e)
 {
     if (t == NULL || packed_matrix_plan(m, t, e) < 0)
         return -1;
@@ -55,7 +63,8 @@ static int add_job(struct fill *f, struct packed_matrix *m, const struct gguf_te
     return 0;
 }
 
-static int plan_layer(struct weights *w, const struct model *m, uint32_t l, struct fill *f, struct err *e)
+static int plan_layer(struct weights *w, const struct model *m, uint32_t l, struct fill *f,
+                      struct err *e)
 {
     struct layer_weights *lw = &w->layers[l];
     for (int i = 0; i < LAYER_MATRICES; i++)
@@ -102,7 +111,10 @@ static void fill_tile(void *ctx, uint32_t tile, uint32_t thread)
     packed_matrix_fill(j->m, j->t, begin, end < j->m->n_groups ? end : j->m->n_groups);
 }
 
-struct rope_job { const struct rope_table *rope; uint32_t n_ctx; };
+struct rope_job {
+    const struct rope_table *rope;
+    uint32_t n_ctx;
+};
 
 static void rope_tile(void *ctx, uint32_t tile, uint32_t thread)
 {
@@ -112,7 +124,8 @@ static void rope_tile(void *ctx, uint32_t tile, uint32_t thread)
     rope_table_fill(j->rope, begin, end < j->n_ctx ? end : j->n_ctx);
 }
 
-static int fill_all(struct weights *w, const struct model *m, struct pool *pool, struct fill *f, struct err *e)
+static int fill_all(struct weights *w, const struct model *m, struct pool *pool, struct fill *f,
+                    struct err *e)
 {
     struct carve c = {0};
     place(w, f, &m->hp, &c);

@@ -1,9 +1,9 @@
 /* weights.h - a model's tensors packed for the kernels, once, at open.
  *
- * One mapping holds every packed matrix (huge pages where the system gives them); a tied head is the
- * token embedding itself, so no weight is in memory twice. Norms are used where they lie in the file's mapping.
- * Packing runs over row groups on the thread pool. Ownership: weights_init maps, weights_deinit unmaps;
- * the gguf must stay open. Read-only afterwards, any thread.
+ * One mapping holds every packed matrix (huge pages where the system gives them); a tied head is
+ * the token embedding itself, so no weight is in memory twice. Norms are used where they lie in the
+ * file's mapping. Packing runs over row groups on the thread pool. Ownership: weights_init maps,
+ * weights_deinit unmaps; the gguf must stay open. Read-only afterwards, any thread.
  */
 #ifndef SLUICE_WORKER_ENGINE_CPU_WEIGHTS_H
 #define SLUICE_WORKER_ENGINE_CPU_WEIGHTS_H
@@ -13,7 +13,16 @@
 #include "worker/engine/cpu/pool.h"
 #include "worker/engine/cpu/rope_table.h"
 
-enum layer_matrix { LAYER_Q, LAYER_K, LAYER_V, LAYER_O, LAYER_GATE, LAYER_UP, LAYER_DOWN, LAYER_MATRICES };
+enum layer_matrix {
+    LAYER_Q,
+    LAYER_K,
+    LAYER_V,
+    LAYER_O,
+    LAYER_GATE,
+    LAYER_UP,
+    LAYER_DOWN,
+    LAYER_MATRICES
+};
 
 struct layer_weights {
     struct packed_matrix m[LAYER_MATRICES];
@@ -24,7 +33,7 @@ struct weights {
     struct layer_weights *layers;
     uint32_t n_layers;
     struct packed_matrix embd;
-    struct packed_matrix head;     /* shares embd's bytes when tied */
+    struct packed_matrix head; /* shares embd's bytes when tied */
     const float *norm;
     struct rope_table rope;
     void *map;

@@ -14,12 +14,12 @@
 #include <time.h>
 
 #define NULL_FAMILY "null-1"
-#define NULL_MAX_REFS 1            /* three slots: one runs, one waits behind it, one for the upper rank */
-#define NULL_STRIDE 4096           /* block_stride is a multiple of it, as for a real engine */
+#define NULL_MAX_REFS 1  /* three slots: one runs, one waits behind it, one for the upper rank */
+#define NULL_STRIDE 4096 /* block_stride is a multiple of it, as for a real engine */
 
-struct null_own {                  /* a slot's workspace; lives while the step is parked */
-    uint64_t *x;                   /* [token row] state so far */
-    float *data;                   /* [output] n_vocab or n_embd values */
+struct null_own { /* a slot's workspace; lives while the step is parked */
+    uint64_t *x;  /* [token row] state so far */
+    float *data;  /* [output] n_vocab or n_embd values */
 };
 
 struct backend {
@@ -33,7 +33,8 @@ struct backend {
     size_t own_x_bytes, own_data_bytes;
 };
 
-static struct null_position *position_at(const struct backend *b, const struct engine_span *s, uint32_t pos)
+static struct null_position *position_at(const struct backend *b, const struct engine_span *s,
+                                         uint32_t pos)
 {
     uint8_t *block = b->blocks + s->blocks[pos / NULL_BLOCK_TOKENS] * b->limits.block_stride;
     return (struct null_position *)(void *)block + pos % NULL_BLOCK_TOKENS;
@@ -48,7 +49,8 @@ static uint64_t fold_blocks(const struct backend *b, const struct engine_span *s
     return fold;
 }
 
-static void span_group(const struct backend *b, const struct engine_span *s, uint64_t *x, uint32_t group)
+static void span_group(const struct backend *b, const struct engine_span *s, uint64_t *x,
+                       uint32_t group)
 {
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t pos = s->pos + i;
@@ -85,7 +87,8 @@ static void row_result(const struct backend *b, struct step_slot *s, uint32_t r)
         null_tops(h, row->n_top, &b->vocab, res);
 }
 
-/* Segment k's part of the cost of what is live now, slept off with the thread's time as the device's. */
+/* Segment k's part of the cost of what is live now, slept off with the thread's time as the
+ * device's. */
 static void spend(const struct backend *b, const struct step_slot *s)
 {
     uint64_t tokens = 0;
@@ -100,7 +103,8 @@ static void spend(const struct backend *b, const struct step_slot *s)
     }
 }
 
-/* Segment k of n does the groups [k * W / n, (k + 1) * W / n): what a position stores does not depend on n. */
+/* Segment k of n does the groups [k * W / n, (k + 1) * W / n): what a position stores does not
+ * depend on n. */
 static int null_segment(void *backend, struct step_slot *s, uint32_t k)
 {
     struct backend *b = backend;
@@ -131,7 +135,9 @@ static uint32_t null_segments(void *backend, const struct plan *p)
 }
 
 static const struct runner_ops null_runner_ops = {
-    .thread_start = null_thread_start, .segments = null_segments, .segment = null_segment,
+    .thread_start = null_thread_start,
+    .segments = null_segments,
+    .segment = null_segment,
 };
 
 static void null_close(struct backend **bp)
@@ -155,12 +161,20 @@ static void describe(struct backend *b, const struct engine_config *cfg)
 {
     const struct model *m = cfg->model;
     b->limits = (struct engine_limits){
-        .block_tokens = NULL_BLOCK_TOKENS, .n_blocks = cfg->n_blocks,
-        .block_bytes = NULL_BLOCK_TOKENS * sizeof(struct null_position), .block_stride = NULL_STRIDE,
-        .max_spans = cfg->max_spans, .max_tokens = cfg->max_tokens, .max_rows = cfg->max_rows,
-        .n_ctx = m->hp.n_ctx, .n_vocab = m->hp.n_vocab, .max_refs = NULL_MAX_REFS,
-        .n_segments = cfg->null_segments != 0 ? cfg->null_segments : m->hp.n_layers + segments_slices(m),
-        .numerics_id = segments_numerics_id(m, "words", NULL_FAMILY), .family = NULL_FAMILY,
+        .block_tokens = NULL_BLOCK_TOKENS,
+        .n_blocks = cfg->n_blocks,
+        .block_bytes = NULL_BLOCK_TOKENS * sizeof(struct null_position),
+        .block_stride = NULL_STRIDE,
+        .max_spans = cfg->max_spans,
+        .max_tokens = cfg->max_tokens,
+        .max_rows = cfg->max_rows,
+        .n_ctx = m->hp.n_ctx,
+        .n_vocab = m->hp.n_vocab,
+        .max_refs = NULL_MAX_REFS,
+        .n_segments =
+            cfg->null_segments != 0 ? cfg->null_segments : m->hp.n_layers + segments_slices(m),
+        .numerics_id = segments_numerics_id(m, "words", NULL_FAMILY),
+        .family = NULL_FAMILY,
     };
     b->vocab.n_vocab = m->hp.n_vocab;
     if (m->vocab != NULL) {
@@ -176,7 +190,8 @@ static void describe(struct backend *b, const struct engine_config *cfg)
 
 static int make_memory(struct backend *b, struct err *e)
 {
-    _Static_assert(NULL_BLOCK_TOKENS * sizeof(struct null_position) <= NULL_STRIDE, "a block fits its stride");
+    _Static_assert(NULL_BLOCK_TOKENS * sizeof(struct null_position) <= NULL_STRIDE,
+                   "a block fits its stride");
     b->blocks = mem_map(b->limits.n_blocks * b->limits.block_stride);
     b->own_x_bytes = b->limits.max_tokens * sizeof(uint64_t);
     b->own_data_bytes = (size_t)b->limits.max_rows * b->row_floats * sizeof(float);
@@ -187,20 +202,27 @@ static int make_memory(struct backend *b, struct err *e)
         ok = b->own[i].x != NULL && b->own[i].data != NULL;
         b->runner.slots[i].own = &b->own[i];
     }
-    return ok ? 0 : err_set(e, ERR_NO_MEMORY, "no memory for %u blocks of the virtual engine", b->limits.n_blocks);
+    return ok ? 0
+              : err_set(e, ERR_NO_MEMORY, "no memory for %u blocks of the virtual engine",
+                        b->limits.n_blocks);
 }
 
 static int null_open(struct backend **out, const struct engine_config *cfg, int fd, struct err *e)
 {
     if (cfg->model->hp.n_vocab == 0 || cfg->model->hp.n_ctx == 0)
-        return err_set(e, ERR_BAD_VALUE, "the virtual engine needs a vocabulary and a context length");
+        return err_set(e, ERR_BAD_VALUE,
+                       "the virtual engine needs a vocabulary and a context length");
     struct backend *b = mem_zalloc(sizeof *b);
     if (b == NULL)
         return err_set(e, ERR_NO_MEMORY, "no memory for the virtual engine");
     describe(b, cfg);
     struct plan_caps caps = {
-        .max_spans = b->limits.max_spans, .max_tokens = b->limits.max_tokens, .max_rows = b->limits.max_rows,
-        .n_ctx = b->limits.n_ctx, .n_vocab = b->limits.n_vocab, .block_tokens = b->limits.block_tokens,
+        .max_spans = b->limits.max_spans,
+        .max_tokens = b->limits.max_tokens,
+        .max_rows = b->limits.max_rows,
+        .n_ctx = b->limits.n_ctx,
+        .n_vocab = b->limits.n_vocab,
+        .block_tokens = b->limits.block_tokens,
     };
     if (runner_init(&b->runner, &null_runner_ops, b, fd, &caps, NULL_MAX_REFS, e) < 0 ||
         make_memory(b, e) < 0 || runner_start(&b->runner, e) < 0) {
@@ -272,9 +294,18 @@ static uint64_t null_positions(const struct backend *b)
 }
 
 const struct backend_ops backend_null = {
-    .name = "null", .open = null_open, .close = null_close, .limits = null_limits,
-    .step_submit = null_submit, .step_park = null_park, .step_continue = null_continue,
-    .step_drop_span = null_drop_span, .poll = null_poll, .step_result = null_result,
-    .step_row_data = null_row_data, .step_release = null_release, .block_bytes = null_block_bytes,
+    .name = "null",
+    .open = null_open,
+    .close = null_close,
+    .limits = null_limits,
+    .step_submit = null_submit,
+    .step_park = null_park,
+    .step_continue = null_continue,
+    .step_drop_span = null_drop_span,
+    .poll = null_poll,
+    .step_result = null_result,
+    .step_row_data = null_row_data,
+    .step_release = null_release,
+    .block_bytes = null_block_bytes,
     .positions_computed = null_positions,
 };

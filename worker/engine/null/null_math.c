@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#define TRIES_MAX 256              /* then the first allowed id is taken: a mask may leave very few */
+#define TRIES_MAX 256 /* then the first allowed id is taken: a mask may leave very few */
 
 uint64_t null_start(int32_t id, uint64_t position)
 {
@@ -42,7 +42,8 @@ static bool allowed(const struct sample_params *p, int32_t id)
 /* The state as the parameters see it: what they ignore must not change the draw. */
 static uint64_t draw_state(uint64_t h, const struct sample_params *p)
 {
-    bool penalties = p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
+    bool penalties =
+        p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
     if (p->temperature > 0)
         h ^= rand_at(p->seed, p->position);
     if (penalties && p->history != NULL)

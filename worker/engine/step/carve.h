@@ -1,8 +1,9 @@
 /* carve.h - cuts arrays out of one mapping: sized first, then placed by the same code.
  *
- * Why: workspace is fixed at open, and its size must be known before it is asked for. Run the carving
- * function once with `base` NULL (only `used` grows), map `used` bytes, run it again. Pieces lie on 64
- * bytes. Pages that no step touches stay untouched, so a generous bound costs address space only.
+ * Why: workspace is fixed at open, and its size must be known before it is asked for. Run the
+ * carving function once with `base` NULL (only `used` grows), map `used` bytes, run it again.
+ * Pieces lie on 64 bytes. Pages that no step touches stay untouched, so a generous bound costs
+ * address space only.
  */
 #ifndef SLUICE_WORKER_ENGINE_STEP_CARVE_H
 #define SLUICE_WORKER_ENGINE_STEP_CARVE_H

@@ -51,7 +51,8 @@ void plan_deinit(struct plan *p)
     memset(p, 0, sizeof *p);
 }
 
-/* Copies a list into the arena; NULL for an empty one or when the arena is full (then *bad is set). */
+/* Copies a list into the arena; NULL for an empty one or when the arena is full (then *bad is set).
+ */
 static const void *keep(struct plan *p, const void *src, size_t bytes, bool *bad)
 {
     if (src == NULL || bytes == 0)

@@ -10,7 +10,6 @@
 
 #include <unistd.h>
 
-
 /* ---- completions, under the mutex ---- */
 
 static void fd_signal(int fd)
@@ -32,8 +31,13 @@ static void emit(struct runner *r, struct step_slot *s, enum engine_completion_k
 {
     assert(r->ring_count < r->ring_cap);
     r->ring[(r->ring_head + r->ring_count) % r->ring_cap] = (struct engine_completion){
-        .kind = kind, .id = s->plan.id, .span = span, .status = s->status,
-        .segments_done = s->segments_done, .segment_at_request = at, .device_ns = s->device_ns,
+        .kind = kind,
+        .id = s->plan.id,
+        .span = span,
+        .status = s->status,
+        .segments_done = s->segments_done,
+        .segment_at_request = at,
+        .device_ns = s->device_ns,
     };
     if (r->ring_count++ == 0)
         fd_signal(r->fd);
@@ -283,7 +287,8 @@ static bool references_fit(const struct engine_step *step, const struct step_slo
         const struct engine_span *sp = &step->spans[i];
         if (sp->ref_step == 0)
             continue;
-        if (sp->ref_row >= src->plan.n_rows || src->plan.rows[sp->ref_row].kind != ENGINE_ROW_SAMPLE)
+        if (sp->ref_row >= src->plan.n_rows ||
+            src->plan.rows[sp->ref_row].kind != ENGINE_ROW_SAMPLE)
             return false;
     }
     return true;

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#define SLICE_PART 32              /* DESIGN section 4: a slice is at most this part of the model */
-#define SLICES_WITHOUT_FILE 10     /* a model described by numbers only (simulator) */
+#define SLICE_PART 32          /* DESIGN section 4: a slice is at most this part of the model */
+#define SLICES_WITHOUT_FILE 10 /* a model described by numbers only (simulator) */
 
 static uint64_t tensors_bytes(const struct gguf *g)
 {
@@ -43,7 +43,10 @@ uint32_t segments_slices(const struct model *m)
 
 struct hash128 segments_numerics_id(const struct model *m, const char *kv_type, const char *family)
 {
-    struct { struct hash128 tensors; char kv_type[16], family[32]; } id;
+    struct {
+        struct hash128 tensors;
+        char kv_type[16], family[32];
+    } id;
     memset(&id, 0, sizeof id);
     if (m->gguf != NULL)
         id.tensors = gguf_tensors_hash(m->gguf);

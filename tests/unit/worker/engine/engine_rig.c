@@ -16,8 +16,12 @@ static uint64_t now_ms(void)
 struct engine_config rig_config(const char *backend)
 {
     return (struct engine_config){
-        .backend = backend, .n_threads = 1, .n_blocks = 24576 / 16 + 1,
-        .max_spans = RIG_SPANS, .max_tokens = 512 + RIG_SPANS, .max_rows = 512,
+        .backend = backend,
+        .n_threads = 1,
+        .n_blocks = 24576 / 16 + 1,
+        .max_spans = RIG_SPANS,
+        .max_tokens = 512 + RIG_SPANS,
+        .max_rows = 512,
     };
 }
 
@@ -25,8 +29,17 @@ static void describe_model(struct model *m)
 {
     memset(m, 0, sizeof *m);
     m->hp = (struct hparams){
-        .n_layers = 4, .n_embd = 32, .n_ff = 64, .n_heads = 2, .n_kv_heads = 1, .head_dim = 16, .n_rot = 16,
-        .n_vocab = 300, .n_ctx = RIG_CTX, .rms_eps = 1e-5f, .rope_base = 10000,
+        .n_layers = 4,
+        .n_embd = 32,
+        .n_ff = 64,
+        .n_heads = 2,
+        .n_kv_heads = 1,
+        .head_dim = 16,
+        .n_rot = 16,
+        .n_vocab = 300,
+        .n_ctx = RIG_CTX,
+        .rms_eps = 1e-5f,
+        .rope_base = 10000,
     };
 }
 
@@ -80,6 +93,13 @@ void rig_seq_init(struct rig_seq *q, uint64_t name, const int32_t *ids, uint32_t
     q->n_ids = n;
 }
 
+void rig_seq_random(const struct rig *r, struct rig_seq *q, uint64_t seed, uint32_t n)
+{
+    int32_t ids[RIG_CTX];
+    rig_ids(ids, n, seed, r->limits->n_vocab);
+    rig_seq_init(q, seed, ids, n);
+}
+
 void rig_seq_free(struct rig *r, struct rig_seq *q)
 {
     while (q->n_blocks > 0)
@@ -108,18 +128,25 @@ uint32_t rig_span(struct rig *r, struct rig_step *st, struct rig_seq *q, uint32_
     }
     st->seqs[i] = q;
     st->spans[i] = (struct engine_span){
-        .seq = q->name, .ids = q->ids + q->n_done, .n = n, .pos = q->n_done,
-        .blocks = q->blocks, .n_blocks = q->n_blocks,
+        .seq = q->name,
+        .ids = q->ids + q->n_done,
+        .n = n,
+        .pos = q->n_done,
+        .blocks = q->blocks,
+        .n_blocks = q->n_blocks,
     };
     return i;
 }
 
-struct engine_row *rig_row(struct rig_step *st, uint32_t span, uint32_t index, enum engine_row_kind kind)
+struct engine_row *rig_row(struct rig_step *st, uint32_t span, uint32_t index,
+                           enum engine_row_kind kind)
 {
     rig_require(st->step.n_rows < RIG_ROWS);
     struct engine_row *row = &st->rows[st->step.n_rows++];
     *row = (struct engine_row){
-        .span = span, .index = index, .kind = kind,
+        .span = span,
+        .index = index,
+        .kind = kind,
         .params = rig_params(0, 0, st->spans[span].pos + index + 1),
     };
     return row;
@@ -128,7 +155,11 @@ struct engine_row *rig_row(struct rig_step *st, uint32_t span, uint32_t index, e
 struct sample_params rig_params(float temperature, uint64_t seed, uint64_t position)
 {
     return (struct sample_params){
-        .temperature = temperature, .top_p = 1, .repetition_penalty = 1, .seed = seed, .position = position,
+        .temperature = temperature,
+        .top_p = 1,
+        .repetition_penalty = 1,
+        .seed = seed,
+        .position = position,
     };
 }
 
@@ -152,7 +183,8 @@ void rig_pump(struct rig *r, int timeout_ms)
     r->n_events += (uint32_t)n;
 }
 
-const struct engine_completion *rig_event(const struct rig *r, enum engine_completion_kind kind, uint64_t id)
+const struct engine_completion *rig_event(const struct rig *r, enum engine_completion_kind kind,
+                                          uint64_t id)
 {
     for (uint32_t i = r->n_events; i > 0; i--)
         if (r->events[i - 1].kind == kind && r->events[i - 1].id == id)
@@ -168,7 +200,8 @@ uint32_t rig_count(const struct rig *r, enum engine_completion_kind kind, uint64
     return n;
 }
 
-const struct engine_completion *rig_await(struct rig *r, enum engine_completion_kind kind, uint64_t id)
+const struct engine_completion *rig_await(struct rig *r, enum engine_completion_kind kind,
+                                          uint64_t id)
 {
     uint64_t end = now_ms() + RIG_WAIT_S * 1000u;
     const struct engine_completion *c;
@@ -236,8 +269,8 @@ void rig_release(struct rig *r, struct rig_step *st)
     engine_step_release(r->eng, st->step.id);
 }
 
-void rig_generate(struct rig *r, struct rig_seq *q, uint32_t n_new, uint32_t chunk, float temperature,
-                  uint64_t seed, bool parking)
+void rig_generate(struct rig *r, struct rig_seq *q, uint32_t n_new, uint32_t chunk,
+                  float temperature, uint64_t seed, bool parking)
 {
     static struct rig_step st;
     for (uint32_t made = 0; made < n_new;) {
@@ -245,7 +278,8 @@ void rig_generate(struct rig *r, struct rig_seq *q, uint32_t n_new, uint32_t chu
         rig_step_init(r, &st);
         uint32_t span = rig_span(r, &st, q, n);
         if (n == left)
-            rig_row(&st, span, n - 1, ENGINE_ROW_SAMPLE)->params = rig_params(temperature, seed, q->n_ids);
+            rig_row(&st, span, n - 1, ENGINE_ROW_SAMPLE)->params =
+                rig_params(temperature, seed, q->n_ids);
         if (parking)
             rig_run_parking(r, &st);
         else

@@ -1,4 +1,5 @@
-/* The chaos layer alone: nothing lost, nothing twice, a step's end last, a wakeup for all that is held. */
+/* The chaos layer alone: nothing lost, nothing twice, a step's end last, a wakeup for all that is
+ * held. */
 #include "worker/engine/chaos.h"
 
 #include <check.h>
@@ -8,15 +9,19 @@
 #include <unistd.h>
 
 #define STEPS 40
-#define PER_STEP 4                 /* dropped, dropped, parked, end */
+#define PER_STEP 4 /* dropped, dropped, parked, end */
 #define TOTAL (STEPS * PER_STEP)
 
 static struct engine_completion item(uint32_t i)
 {
     enum engine_completion_kind kinds[PER_STEP] = {
-        ENGINE_SPAN_DROPPED, ENGINE_STEP_PARKED, ENGINE_SPAN_DROPPED, ENGINE_STEP_END,
+        ENGINE_SPAN_DROPPED,
+        ENGINE_STEP_PARKED,
+        ENGINE_SPAN_DROPPED,
+        ENGINE_STEP_END,
     };
-    return (struct engine_completion){.kind = kinds[i % PER_STEP], .id = 1 + i / PER_STEP, .span = i};
+    return (struct engine_completion){
+        .kind = kinds[i % PER_STEP], .id = 1 + i / PER_STEP, .span = i};
 }
 
 /* Takes all, waiting on the descriptor only; the order in which they came, by `span`. */
@@ -54,11 +59,11 @@ static void run(uint64_t seed, uint32_t *order, uint32_t *polls)
     }
     ck_assert_uint_eq(chaos_room(c), 0);
     struct engine_completion none;
-    chaos_take(c, &none, 0);                 /* the owner's poll that pulled them arms the timer */
+    chaos_take(c, &none, 0); /* the owner's poll that pulled them arms the timer */
     take_all(c, order, TOTAL, polls);
     ck_assert_uint_eq(chaos_room(c), TOTAL);
     ck_assert_int_eq(chaos_take(c, &none, 1), 0);
-    ck_assert_int_eq(poll(&p, 1, 20), 0);    /* empty: the timer is off */
+    ck_assert_int_eq(poll(&p, 1, 20), 0); /* empty: the timer is off */
     chaos_destroy(&c);
     ck_assert_ptr_null(c);
     close(fd);

@@ -1,21 +1,25 @@
-/* The CPU engine on the tiny model: equal bytes whatever the company, chunks, threads, kernel, parks and drops;
- * close to the float reference; and the hash of 1,000 logit rows that names the family (rule E10). */
+/* The CPU engine on the tiny model: equal bytes whatever the company, chunks, threads, kernel,
+ * parks and drops; close to the float reference; and the hash of 1,000 logit rows that names the
+ * family (rule E10). */
 #include "tests/common/testpaths.h"
 #include "tests/tiny/tiny_reference.h"
 #include "tests/unit/worker/engine/engine_rig.h"
 #include "worker/engine/cpu/ops.h"
+
+#include "base/mem.h"
 
 #include <check.h>
 #include <math.h>
 #include <string.h>
 
 #ifdef SLUICE_TSAN
-#define LEN 290                    /* 20 times slower: still over one attention split of 256 */
+#define LEN 290 /* 20 times slower: still over one attention split of 256 */
 #else
-#define LEN 600                    /* over one attention split, over one chunk of 512 */
+#define LEN 600 /* over one attention split, over one chunk of 512 */
 #endif
 #define FAMILY "cpu-q8a-1"
-/* hash128 over the bytes of 1,000 logit rows, in order. It changes only together with FAMILY (in cpu_backend.c). */
+/* hash128 over the bytes of 1,000 logit rows, in order. It changes only together with FAMILY (in
+ * cpu_backend.c). */
 #define FAMILY_HASH "f459c43b29d4a2f9df864db0341bb6af"
 
 static struct rig rig;
@@ -36,7 +40,8 @@ static void open_cpu(enum engine_kernel kernel, uint32_t threads, uint64_t chaos
     rig_ids(text, LEN, 77, 300);
 }
 
-/* Logits of every position of `q`, its rows stepped in chunks; `other` sequences ride along, a decode each. */
+/* Logits of every position of `q`, its rows stepped in chunks; `other` sequences ride along, a
+ * decode each. */
 static void logits_of(struct rig_seq *q, float *out, uint32_t chunk, uint32_t others, bool parking)
 {
     while (q->n_done < q->n_ids) {
@@ -58,7 +63,8 @@ static void logits_of(struct rig_seq *q, float *out, uint32_t chunk, uint32_t ot
         else
             rig_run(&rig, &st);
         for (uint32_t i = 0; i < n; i++)
-            memcpy(out + (size_t)(at + i) * 300, engine_step_row_data(rig.eng, st.step.id, i), 300 * sizeof *out);
+            memcpy(out + (size_t)(at + i) * 300, engine_step_row_data(rig.eng, st.step.id, i),
+                   300 * sizeof *out);
         rig_release(&rig, &st);
     }
 }
@@ -84,8 +90,8 @@ static void run_and_compare(uint32_t chunk, uint32_t others, bool parking)
     start_others();
     memset(got, 0, sizeof got);
     logits_of(&seqs[0], got, chunk, others, parking);
-    ck_assert_msg(memcmp(got, want, sizeof want) == 0, "chunk %u, %u others, parking %d: other bytes", chunk, others,
-                  parking);
+    ck_assert_msg(memcmp(got, want, sizeof want) == 0,
+                  "chunk %u, %u others, parking %d: other bytes", chunk, others, parking);
     for (int i = 0; i < 16; i++)
         rig_seq_free(&rig, &seqs[i]);
 }
@@ -128,19 +134,22 @@ START_TEST(drops_do_not_matter)
         start_others();
         rig_step_init(&rig, &st);
         for (uint32_t i = 0; i < 5; i++)
-            rig_row(&st, rig_span(&rig, &st, &seqs[(i + 3) % 5], 90), 89, ENGINE_ROW_LOGITS); /* 3 4 0 1 2 */
+            rig_row(&st, rig_span(&rig, &st, &seqs[(i + 3) % 5], 90), 89,
+                    ENGINE_ROW_LOGITS); /* 3 4 0 1 2 */
         rig_submit(&rig, &st);
         for (uint32_t parks = 0;; parks++) {
             ck_assert_int_eq(engine_step_park(rig.eng, st.step.id), 0);
             if (rig_await_stop(&rig, st.step.id)->kind == ENGINE_STEP_END)
                 break;
             for (uint32_t i = 0; i < 5 && parks == at_segment; i += 1 + (i == 1))
-                ck_assert_int_eq(engine_step_drop_span(rig.eng, st.step.id, i), 0); /* all but span 2 */
+                ck_assert_int_eq(engine_step_drop_span(rig.eng, st.step.id, i),
+                                 0); /* all but span 2 */
             ck_assert_int_eq(engine_step_continue(rig.eng, st.step.id), 0);
         }
         rig_end(&rig, &st);
         drops += rig_count(&rig, ENGINE_SPAN_DROPPED, st.step.id);
-        ck_assert_mem_eq(engine_step_row_data(rig.eng, st.step.id, 2), want + 89 * 300, 300 * sizeof *want);
+        ck_assert_mem_eq(engine_step_row_data(rig.eng, st.step.id, 2), want + 89 * 300,
+                         300 * sizeof *want);
         rig_release(&rig, &st);
         for (int i = 0; i < 16; i++)
             rig_seq_free(&rig, &seqs[i]);
@@ -162,8 +171,10 @@ START_TEST(family_hash)
     char hex[33];
     hash128_hex(hash128(rows, sizeof rows, 0), hex);
     rig_close(&rig);
-    ck_assert_msg(strcmp(hex, FAMILY_HASH) == 0, "1,000 logit rows of family %s hash to %s, not %s: output bytes "
-                  "changed, so the family must be raised", FAMILY, hex, FAMILY_HASH);
+    ck_assert_msg(strcmp(hex, FAMILY_HASH) == 0,
+                  "1,000 logit rows of family %s hash to %s, not %s: output bytes "
+                  "changed, so the family must be raised",
+                  FAMILY, hex, FAMILY_HASH);
 }
 END_TEST
 
@@ -193,9 +204,10 @@ START_TEST(near_the_float_reference)
         worst = diff > worst ? diff : worst;
         same += (int32_t)best == tiny_reference_argmax(ref);
     }
-    printf("tiny model: mean |difference| %.4f, largest %.4f nat, argmax equal in %u of %d\n", sum / (LEN - 1), worst,
-           same, LEN - 1);
-    /* 64 wide, 2 layers: int8 activations weigh more than on a real model (there 0.056, tests/golden). */
+    printf("tiny model: mean |difference| %.4f, largest %.4f nat, argmax equal in %u of %d\n",
+           sum / (LEN - 1), worst, same, LEN - 1);
+    /* 64 wide, 2 layers: int8 activations weigh more than on a real model (there 0.056,
+     * tests/golden). */
     ck_assert_double_le(sum / (LEN - 1), 0.12);
     ck_assert_uint_ge(same, (LEN - 1) * 90 / 100);
     tiny_reference_destroy(&ref);
@@ -203,7 +215,8 @@ START_TEST(near_the_float_reference)
 }
 END_TEST
 
-/* Greedy and seeded answers: alone in one chunk, against small chunks parked at each segment under chaos. */
+/* Greedy and seeded answers: alone in one chunk, against small chunks parked at each segment under
+ * chaos. */
 START_TEST(answers_do_not_depend_on_how)
 {
     static struct rig_seq one, two;
@@ -246,7 +259,8 @@ START_TEST(rows_of_every_kind)
     ck_assert(draw->logprob == top->top[0].logprob);
     ck_assert_int_eq(top->id, text[8]);
     ck_assert(logits[draw->id] >= logits[text[8]]);
-    ck_assert_float_le(fabsf((logits[draw->id] - logits[text[8]]) - (draw->logprob - top->logprob)), 1e-3f);
+    ck_assert_float_le(fabsf((logits[draw->id] - logits[text[8]]) - (draw->logprob - top->logprob)),
+                       1e-3f);
     const float *hidden = engine_step_row_data(rig.eng, st.step.id, 49);
     float square = 0;
     for (uint32_t i = 0; i < rig.model.hp.n_embd; i++)
@@ -258,13 +272,15 @@ START_TEST(rows_of_every_kind)
     rig_step_init(&rig, &st);
     rig_row(&st, rig_span(&rig, &st, &seqs[0], 20), 19, ENGINE_ROW_HIDDEN);
     rig_run(&rig, &st);
-    ck_assert_uint_eq(rig_event(&rig, ENGINE_STEP_END, st.step.id)->segments_done, rig.model.hp.n_layers);
+    ck_assert_uint_eq(rig_event(&rig, ENGINE_STEP_END, st.step.id)->segments_done,
+                      rig.model.hp.n_layers);
     rig_release(&rig, &st);
     rig_close(&rig);
 }
 END_TEST
 
-/* Garbage in blocks that no position of the sequence has written must not be read: NaN bits everywhere. */
+/* Garbage in blocks that no position of the sequence has written must not be read: NaN bits
+ * everywhere. */
 START_TEST(unwritten_bytes_are_not_read)
 {
     make_want();
@@ -295,6 +311,34 @@ START_TEST(numerics_id_names_the_file)
 }
 END_TEST
 
+/* Every allocation of open fails once: an error, and nothing is kept. */
+START_TEST(open_survives_lack_of_memory)
+{
+    struct model m;
+    struct err e;
+    ck_assert_int_eq(model_open(&m, test_tiny_path(), NULL, &e), 0);
+    struct engine_config cfg = rig_config("cpu");
+    cfg.model = &m;
+    cfg.n_threads = 2;
+    size_t before = mem_used();
+    int rc = -1;
+    for (uint64_t n = 1; rc < 0; n++) {
+        struct engine *eng;
+        err_clear(&e);
+        mem_fail_nth(n);
+        rc = engine_open(&eng, &cfg, &e);
+        mem_fail_nth(0);
+        if (rc < 0)
+            ck_assert_int_eq(e.code, ERR_NO_MEMORY);
+        else
+            ck_assert_uint_gt(n, 10);
+        engine_close(&eng);
+        ck_assert_uint_eq(mem_used(), before);
+    }
+    model_close(&m);
+}
+END_TEST
+
 int main(void)
 {
     if (test_tiny_path() == NULL)
@@ -314,6 +358,7 @@ int main(void)
     tcase_add_test(t, rows_of_every_kind);
     tcase_add_test(t, unwritten_bytes_are_not_read);
     tcase_add_test(t, numerics_id_names_the_file);
+    tcase_add_test(t, open_survives_lack_of_memory);
     tcase_set_timeout(t, 0);
     suite_add_tcase(s, t);
     SRunner *run = srunner_create(s);

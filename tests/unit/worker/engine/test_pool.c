@@ -1,4 +1,5 @@
-/* The tile pool: every tile once, results visible, wake-ups not lost between phases and after idling. */
+/* The tile pool: every tile once, results visible, wake-ups not lost between phases and after
+ * idling. */
 #include "worker/engine/cpu/pool.h"
 
 #include <check.h>
@@ -9,7 +10,7 @@
 
 #define TILES 1000
 
-static uint32_t times[TILES];      /* plain on purpose: a tile run twice at once is a race TSan sees */
+static uint32_t times[TILES]; /* plain on purpose: a tile run twice at once is a race TSan sees */
 static _Atomic uint32_t used_threads;
 
 static void count_tile(void *ctx, uint32_t tile, uint32_t thread)
@@ -26,7 +27,8 @@ START_TEST(each_tile_once)
     memset(times, 0, sizeof times);
     uint32_t sum = 0;
     for (uint32_t phase = 1; phase <= 400; phase++) {
-        uint32_t add = phase; /* on this stack: a thread late from the last phase must not read it */
+        uint32_t add =
+            phase; /* on this stack: a thread late from the last phase must not read it */
         uint32_t n = phase % 7 == 0 ? 1 : phase % 11 == 0 ? 0 : 1 + phase * 37 % TILES;
         pool_run(p, count_tile, &add, n);
         sum += n > 0 ? add : 0;

@@ -1,5 +1,5 @@
-/* The runner with a backend whose segments wait for the test's word: every interleaving of requests and segment
- * boundaries is chosen here, none is left to the clock. */
+/* The runner with a backend whose segments wait for the test's word: every interleaving of requests
+ * and segment boundaries is chosen here, none is left to the clock. */
 #include "worker/engine/step/runner.h"
 
 #include <check.h>
@@ -13,8 +13,9 @@
 
 static struct runner run;
 static int fd;
-static sem_t begun, go;            /* a segment began; it may end */
-static uint32_t ran[64], n_ran;    /* step id * 100 + segment, in order; read only while the runner waits */
+static sem_t begun, go; /* a segment began; it may end */
+static uint32_t ran[64],
+    n_ran; /* step id * 100 + segment, in order; read only while the runner waits */
 static uint64_t fail_step;
 
 static uint32_t segments(void *b, const struct plan *p)
@@ -42,7 +43,12 @@ static const struct runner_ops ops = {.segments = segments, .segment = segment};
 static void start(uint32_t max_refs)
 {
     struct plan_caps caps = {
-        .max_spans = 4, .max_tokens = 16, .max_rows = 4, .n_ctx = 64, .n_vocab = 100, .block_tokens = 16,
+        .max_spans = 4,
+        .max_tokens = 16,
+        .max_rows = 4,
+        .n_ctx = 64,
+        .n_vocab = 100,
+        .block_tokens = 16,
     };
     fd = eventfd(0, EFD_NONBLOCK);
     sem_init(&begun, 0, 0);
@@ -102,7 +108,8 @@ static void expect_nothing(void)
     ck_assert_int_eq(runner_poll(&run, &c, 1), 0);
 }
 
-/* A step of n_spans spans of one id; span i of step s starts with id 10 * s + i. The last may refer to `ref`. */
+/* A step of n_spans spans of one id; span i of step s starts with id 10 * s + i. The last may refer
+ * to `ref`. */
 static int submit(uint64_t id, uint32_t n_spans, uint64_t ref)
 {
     static const uint32_t block[1] = {1};
@@ -117,7 +124,8 @@ static int submit(uint64_t id, uint32_t n_spans, uint64_t ref)
         rows[i] = (struct engine_row){.span = i, .kind = ENGINE_ROW_SAMPLE};
     }
     spans[n_spans - 1].ref_step = ref;
-    struct engine_step step = {.id = id, .spans = spans, .n_spans = n_spans, .rows = rows, .n_rows = n_spans};
+    struct engine_step step = {
+        .id = id, .spans = spans, .n_spans = n_spans, .rows = rows, .n_rows = n_spans};
     return runner_submit(&run, &step);
 }
 
@@ -167,7 +175,8 @@ START_TEST(continue_waits_until_the_park_was_seen)
     sem_post(&go);
     struct pollfd p = {.fd = fd, .events = POLLIN};
     ck_assert_int_eq(poll(&p, 1, 60000), 1);
-    ck_assert_int_eq(runner_continue(&run, 1), -1); /* else parks could outgrow the queue of completions */
+    ck_assert_int_eq(runner_continue(&run, 1),
+                     -1); /* else parks could outgrow the queue of completions */
     expect(ENGINE_STEP_PARKED, 1, 1);
     ck_assert_int_eq(runner_continue(&run, 1), 0);
     await_begin();
