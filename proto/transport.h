@@ -6,8 +6,9 @@
  * TRANSPORT_DOWN and the owner makes a new one, so nothing queued in an old session is ever delivered.
  *
  * Sends: 0 = taken; TRANSPORT_FULL = would block, state unchanged; TRANSPORT_GONE = no such peer any more
- * (dialer: the connection ended). FULL ends with an event on the descriptor: call transport_recv until it is
- * empty, then try again; a tick that tries again costs nothing either. A new dialer is FULL until it is
+ * (dialer: the connection ended). FULL: keep the message and try again whenever recv has become empty, and at
+ * the latest on a timer (50 ms): the descriptor has one edge for reading and writing, so the event that
+ * says "room again" may have been taken by the recv in between. A new dialer is FULL until it is
  * connected (transport_ready). Receives: until TRANSPORT_EMPTY: the descriptors are edge-triggered, so after
  * every send or receive, and after either descriptor was readable, the owner must call
  * transport_recv until it is empty. TRANSPORT_DOWN (dialer) comes after the last message of the

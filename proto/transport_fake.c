@@ -31,6 +31,7 @@ struct fake_link {
     struct list of_hub;
     uint32_t number;               /* as the listener knows it */
     bool cut;
+    bool room;                     /* the dialer has not been told of room in `up` yet */
     int fd;                        /* the dialer's */
     struct fake_queue up, down;
 };
@@ -39,6 +40,7 @@ struct fake_hub {
     pthread_mutex_t lock;
     unsigned users;                /* listener and dialers */
     bool closed;
+    bool room;                     /* the listener has not been told of room in some `down` yet */
     int fd;                        /* the listener's */
     uint32_t next_number, limit;
     struct list links;             /* served in turn: the one just read goes to the end */
@@ -177,7 +179,15 @@ static int fake_send(struct transport *t, uint32_t peer, const void *p, size_t n
     return rc;
 }
 
-/* A reader that made room wakes the other end, which may hold what was FULL. */
+/* Nothing to read: the descriptor is lowered, unless room was made since the last time; then it stays up once
+ * more, so that an owner that read between FULL and its wait does not wait for ever. */
+static void settle(int fd, bool *room)
+{
+    if (!*room)
+        lower_fd(fd);
+    *room = false;
+}
+
 static int recv_listener(struct fake_hub *h, struct transport_msg *m)
 {
     struct list *at, *next;
@@ -186,13 +196,15 @@ static int recv_listener(struct fake_hub *h, struct transport_msg *m)
         bool was_full = l->up.n >= h->limit;
         if (!queue_take(&l->up, l->number, m))
             continue;
-        if (was_full)
+        if (was_full) {
+            l->room = true;
             raise_fd(l->fd);
+        }
         list_remove(&l->of_hub);
         list_push_back(&h->links, &l->of_hub);
         return TRANSPORT_OK;
     }
-    lower_fd(h->fd);
+    settle(h->fd, &h->room);
     return TRANSPORT_EMPTY;
 }
 
@@ -200,11 +212,13 @@ static int recv_dialer(struct fake_hub *h, struct fake_link *l, struct transport
 {
     bool was_full = l->down.n >= h->limit;
     if (queue_take(&l->down, 0, m)) {
-        if (was_full && !h->closed)
+        if (was_full) {
+            h->room = true;
             raise_fd(h->fd);
+        }
         return TRANSPORT_OK;
     }
-    lower_fd(l->fd);
+    settle(l->fd, &l->room);
     return l->cut ? TRANSPORT_DOWN : TRANSPORT_EMPTY;
 }
 

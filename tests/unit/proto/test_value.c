@@ -156,7 +156,8 @@ static void same_as(const struct value *v, const msgpack_object *o)
         break;
     case MSGPACK_OBJECT_STR:
         ck_assert(v->kind == VALUE_STR && v->n_bytes == o->via.str.size);
-        ck_assert_int_eq(memcmp(v->as.s, o->via.str.ptr, v->n_bytes), 0);
+        if (v->n_bytes > 0)
+            ck_assert_mem_eq(v->as.s, o->via.str.ptr, v->n_bytes);
         break;
     case MSGPACK_OBJECT_BIN:
         ck_assert(v->kind == VALUE_BIN && v->n_bytes == o->via.bin.size);
@@ -185,7 +186,7 @@ static bool holds_ext(const msgpack_object *o)
             found |= holds_ext(&o->via.array.ptr[i]);
     if (o->type == MSGPACK_OBJECT_MAP)
         for (uint32_t i = 0; i < o->via.map.size; i++)
-            found |= holds_ext(&o->via.map.ptr[i].key) | holds_ext(&o->via.map.ptr[i].val);
+            found |= holds_ext(&o->via.map.ptr[i].key) || holds_ext(&o->via.map.ptr[i].val);
     return found;
 }
 
