@@ -1,8 +1,8 @@
 /* stop_match.c - one Knuth-Morris-Pratt automaton a stop string, all fed byte by byte.
  *
- * fail[k] = length of the longest proper border of the first k bytes. A pattern that completed stays at
- * its full length and falls back through fail[n] with the next byte, so that a caller who ignores a
- * completion (min_tokens) can feed on and still find one that overlaps it.
+ * fail[k] = length of the longest proper border of the first k bytes. A pattern that completed
+ * stays at its full length and falls back through fail[n] with the next byte, so that a caller who
+ * ignores a completion (min_tokens) can feed on and still find one that overlaps it.
  */
 #include "model/stop_match.h"
 
@@ -13,7 +13,7 @@
 
 struct pattern {
     const uint8_t *p;
-    const uint16_t *fail;          /* n + 1 entries */
+    const uint16_t *fail; /* n + 1 entries */
     uint16_t n;
 };
 

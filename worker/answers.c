@@ -13,7 +13,10 @@
 
 int answers_init(struct answers *a, struct mail *mail, const struct worker_core *core,
                  const struct seq_store *store, uint32_t n_classes) {
-    *a = (struct answers){.mail = mail, .core = core, .store = store, .n_classes = n_classes,
+    *a = (struct answers){.mail = mail,
+                          .core = core,
+                          .store = store,
+                          .n_classes = n_classes,
                           .max_slots = store->n_slots};
     a->sync = mem_array(a->max_slots, sizeof(*a->sync));
     return a->sync != NULL ? 0 : -1;
@@ -49,8 +52,10 @@ static void attach_accounts(const struct answers *a, struct mail_out *o) {
     worker_core_stats(a->core, &st);
     for (uint32_t i = 0; i < a->n_classes; i++) {
         const struct worker_account *w = &st.account[i];
-        o->accounts[i] = (struct msg_account){.cls = (uint8_t)i, .prompt_first = w->prompt_first,
-                                              .output = w->output, .recomputed = w->recomputed,
+        o->accounts[i] = (struct msg_account){.cls = (uint8_t)i,
+                                              .prompt_first = w->prompt_first,
+                                              .output = w->output,
+                                              .recomputed = w->recomputed,
                                               .dropped = w->dropped};
     }
     o->n_accounts = a->n_classes;
@@ -68,11 +73,13 @@ void answers_flush(struct answers *a) {
         push(a, i);
 }
 
-/* The message being collected for `gw`, with room for one more entry of so many records; NULL = cut. */
+/* The message being collected for `gw`, with room for one more entry of so many records; NULL =
+ * cut. */
 static struct mail_out *room(struct answers *a, uint32_t gw, uint32_t records, uint32_t tops) {
     struct mail_out *o = a->gw[gw].tokens;
-    if (o != NULL && (o->n_records + records > MESSAGE_RECORDS_MAX || o->n_tops + tops > MESSAGE_TOPS_MAX
-                      || o->n_entries + 1 > MESSAGE_ENTRIES_MAX))
+    if (o != NULL
+        && (o->n_records + records > MESSAGE_RECORDS_MAX || o->n_tops + tops > MESSAGE_TOPS_MAX
+            || o->n_entries + 1 > MESSAGE_ENTRIES_MAX))
         push(a, gw);
     if (a->gw[gw].tokens == NULL)
         a->gw[gw].tokens = mail_out_new(a->mail, MAIL_TOKENS, gw, a->gw[gw].epoch);
@@ -83,13 +90,16 @@ static struct mail_out *room(struct answers *a, uint32_t gw, uint32_t records, u
     return NULL;
 }
 
-static bool add_entry(struct answers *a, const struct worker_action *act, const struct seq *s, uint32_t from,
-                      uint32_t to) {
+static bool add_entry(struct answers *a, const struct worker_action *act, const struct seq *s,
+                      uint32_t from, uint32_t to) {
     struct mail_out *o = room(a, act->gw, to - from, (to - from) * s->n_top);
     if (o == NULL)
         return false;
     struct msg_tokens_entry *e = &o->entries[o->n_entries++];
-    *e = (struct msg_tokens_entry){.sub = act->sub, .index = from, .n = to - from, .logprobs = s->logprobs,
+    *e = (struct msg_tokens_entry){.sub = act->sub,
+                                   .index = from,
+                                   .n = to - from,
+                                   .logprobs = s->logprobs,
                                    .preemptions = s->preemptions};
     if (to == act->to && act->finish != FINISH_NONE) {
         e->finish = act->finish;
@@ -138,8 +148,8 @@ void answers_sync(struct answers *a, uint32_t gw) {
         return;
     }
     for (uint32_t i = 0; i < n; i++)
-        o->sync[i] = (struct msg_sync_entry){.sub = a->sync[i].sub, .have = a->sync[i].have,
-                                             .finished = a->sync[i].finished};
+        o->sync[i] = (struct msg_sync_entry){
+            .sub = a->sync[i].sub, .have = a->sync[i].have, .finished = a->sync[i].finished};
     o->n_sync = n;
     mail_out_push(a->mail, &o);
 }
@@ -147,11 +157,18 @@ void answers_sync(struct answers *a, uint32_t gw) {
 void answers_status(struct answers *a, uint64_t busy_ns, uint64_t uptime_ns) {
     struct worker_stats st;
     worker_core_stats(a->core, &st);
-    struct msg_status m = {.number = ++a->status_number, .n_classes = a->n_classes,
-                           .blocks_total = st.pool.total, .blocks_free = st.pool.free,
-                           .steps = st.steps[0] + st.steps[1], .preemptions = st.preemptions,
-                           .parks = st.parks, .drops = st.drops, .step_ns = st.step_device_ns,
-                           .busy_ns = busy_ns, .uptime_ns = uptime_ns, .draining = st.draining};
+    struct msg_status m = {.number = ++a->status_number,
+                           .n_classes = a->n_classes,
+                           .blocks_total = st.pool.total,
+                           .blocks_free = st.pool.free,
+                           .steps = st.steps[0] + st.steps[1],
+                           .preemptions = st.preemptions,
+                           .parks = st.parks,
+                           .drops = st.drops,
+                           .step_ns = st.step_device_ns,
+                           .busy_ns = busy_ns,
+                           .uptime_ns = uptime_ns,
+                           .draining = st.draining};
     memcpy(m.waiting, st.waiting, sizeof(m.waiting));
     memcpy(m.active, st.active, sizeof(m.active));
     memcpy(m.window, st.window, sizeof(m.window));

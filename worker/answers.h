@@ -1,10 +1,11 @@
-/* answers.h - what the step loop says to gateways: TOKENS collected per event and gateway, SYNC, STATUS.
+/* answers.h - what the step loop says to gateways: TOKENS collected per event and gateway, SYNC,
+ * STATUS.
  *
- * worker_core speaks sequence by sequence; a gateway hears one TOKENS message for all that one event (a
- * step's end, usually) brought it, with the account counters attached. Records are copied out of the sequences
- * at once, so that a slot may be freed or go on while its message is on the way.
- * A message that cannot be made (no memory) cuts the session: SYNC and GAP repair it.
- * Thread: the step loop. Order: any number of answers_tokens / answers_finish, then answers_flush.
+ * worker_core speaks sequence by sequence; a gateway hears one TOKENS message for all that one
+ * event (a step's end, usually) brought it, with the account counters attached. Records are copied
+ * out of the sequences at once, so that a slot may be freed or go on while its message is on the
+ * way. A message that cannot be made (no memory) cuts the session: SYNC and GAP repair it. Thread:
+ * the step loop. Order: any number of answers_tokens / answers_finish, then answers_flush.
  */
 #ifndef SLUICE_WORKER_ANSWERS_H
 #define SLUICE_WORKER_ANSWERS_H
@@ -17,8 +18,11 @@ struct answers {
     const struct worker_core *core;
     const struct seq_store *store;
     uint32_t n_classes, max_slots;
-    struct { uint32_t epoch; struct mail_out *tokens; } gw[WORKER_GATEWAYS_MAX]; /* epoch 0 = down */
-    struct worker_sync *sync;      /* max_slots */
+    struct {
+        uint32_t epoch;
+        struct mail_out *tokens;
+    } gw[WORKER_GATEWAYS_MAX]; /* epoch 0 = down */
+    struct worker_sync *sync;  /* max_slots */
     uint64_t status_number;
 };
 

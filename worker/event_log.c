@@ -1,7 +1,7 @@
 /* event_log.c - records go round in two rings: filled ones to the writer, written ones back.
  *
- * All records are made at open, so that a step allocates nothing; when no empty one is left the event
- * is dropped and counted. A record carries the variable part (tokens or spans) behind it.
+ * All records are made at open, so that a step allocates nothing; when no empty one is left the
+ * event is dropped and counted. A record carries the variable part (tokens or spans) behind it.
  */
 #include "worker/event_log.h"
 
@@ -32,7 +32,7 @@ struct record {
     union {
         struct worker_token token;
         struct worker_span span;
-    } items[];                       /* max_spans */
+    } items[]; /* max_spans */
 };
 
 struct event_log {
@@ -41,10 +41,10 @@ struct event_log {
     size_t record_bytes;
     struct class_table classes;
     uint32_t max_spans;
-    uint64_t dropped;                /* since the last record that got through */
+    uint64_t dropped; /* since the last record that got through */
     int fd, wake_fd;
     struct buf text;
-    bool write_failed;               /* no disk: said once, the worker goes on */
+    bool write_failed; /* no disk: said once, the worker goes on */
     pthread_t thread;
     bool started;
     _Atomic bool stop;
@@ -81,7 +81,8 @@ static void drain(struct event_log *l) {
     struct record *r;
     while ((r = ring_pop(&l->full)) != NULL) {
         write_record(l, r);
-        ring_push(&l->empty, r); /* as long as the ring of empties holds them all this cannot fail */
+        ring_push(&l->empty,
+                  r); /* as long as the ring of empties holds them all this cannot fail */
     }
     write_out(l);
 }
@@ -89,11 +90,13 @@ static void drain(struct event_log *l) {
 static void *run(void *arg) {
     struct event_log *l = arg;
     struct sched_param zero = {0};
-    pthread_setschedparam(pthread_self(), SCHED_IDLE, &zero); /* never in a step's way; a refusal costs little */
+    pthread_setschedparam(pthread_self(), SCHED_IDLE,
+                          &zero); /* never in a step's way; a refusal costs little */
     while (!atomic_load_explicit(&l->stop, memory_order_acquire)) {
         struct pollfd p = {.fd = l->wake_fd, .events = POLLIN};
         uint64_t n;
-        if (poll(&p, 1, -1) > 0 && read(l->wake_fd, &n, sizeof(n)) < 0 && errno != EAGAIN && errno != EINTR)
+        if (poll(&p, 1, -1) > 0 && read(l->wake_fd, &n, sizeof(n)) < 0 && errno != EAGAIN
+            && errno != EINTR)
             break;
         drain(l);
     }
@@ -124,7 +127,8 @@ static int open_parts(struct event_log *l, const char *path, uint32_t records, s
         return err_set(e, ERR_NO_MEMORY, "no memory for the event log");
     l->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (l->fd < 0)
-        return err_set_param(e, ERR_IO, "event-log", "cannot write the event log %s: %s", path, strerror(errno));
+        return err_set_param(e, ERR_IO, "event-log", "cannot write the event log %s: %s", path,
+                             strerror(errno));
     l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (l->wake_fd < 0)
         return err_set(e, ERR_IO, "eventfd of the event log: %s", strerror(errno));
@@ -203,7 +207,8 @@ void event_log_event(struct event_log *l, const struct worker_event *ev, uint64_
     wake(l);
 }
 
-void event_log_actions(struct event_log *l, const struct worker_action *a, uint32_t n, uint64_t now_ns) {
+void event_log_actions(struct event_log *l, const struct worker_action *a, uint32_t n,
+                       uint64_t now_ns) {
     for (uint32_t i = 0; l != NULL && i < n; i++) {
         struct record *r = take(l, now_ns);
         if (r == NULL)

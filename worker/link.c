@@ -1,8 +1,8 @@
 /* link.c - see link.h.
  *
  * Order inside a round: receive (so that silence is judged after looking), time, tell the loop who
- * is up or down, send what the loop said, receive again (the transport's descriptor is edge-triggered:
- * after a send it must be read until it is empty).
+ * is up or down, send what the loop said, receive again (the transport's descriptor is
+ * edge-triggered: after a send it must be read until it is empty).
  */
 #include "worker/link.h"
 
@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #define MS 1000000ull
-#define RETRY_NS (10 * MS)   /* the step loop's ring was full */
-#define RING_RESERVE 16      /* room kept for sessions up and down */
+#define RETRY_NS (10 * MS) /* the step loop's ring was full */
+#define RING_RESERVE 16    /* room kept for sessions up and down */
 
 void link_init(struct link *l, const struct link_config *cfg, struct mail *mail) {
     assert(cfg->n_gateways >= 1 && cfg->n_gateways <= WORKER_GATEWAYS_MAX);
@@ -115,7 +115,8 @@ static void stall_once(struct link *l, const struct mail_out *o) {
     if (l->cfg.stall_once_ns == 0 || l->stalled || o->n_records == 0)
         return;
     l->stalled = true;
-    struct timespec t = {(time_t)(l->cfg.stall_once_ns / 1000000000ull), (long)(l->cfg.stall_once_ns % 1000000000ull)};
+    struct timespec t = {(time_t)(l->cfg.stall_once_ns / 1000000000ull),
+                         (long)(l->cfg.stall_once_ns % 1000000000ull)};
     while (nanosleep(&t, &t) != 0 && errno == EINTR)
         ;
 }
@@ -128,8 +129,10 @@ static void send_one(struct link *l, struct mail_out *o, uint64_t now_ns) {
     if (o->kind == MAIL_TOKENS) {
         mail_out_seal(o);
         m.kind = MSG_TOKENS;
-        m.u.tokens = (struct msg_tokens){.entries = o->entries, .n = o->n_entries,
-                                         .accounts = o->accounts, .n_accounts = o->n_accounts};
+        m.u.tokens = (struct msg_tokens){.entries = o->entries,
+                                         .n = o->n_entries,
+                                         .accounts = o->accounts,
+                                         .n_accounts = o->n_accounts};
     } else if (o->kind == MAIL_SYNC) {
         m.kind = MSG_SYNC;
         m.u.sync = (struct msg_sync){.entries = o->sync, .n = o->n_sync};
@@ -190,7 +193,8 @@ static void wait_until(struct link *l, uint64_t next_ns) {
         if (t == NULL || l->peers[i].session.blocked)
             continue;
         fds[n++] = (struct pollfd){.fd = transport_fd(t), .events = POLLIN};
-        fds[n++] = (struct pollfd){.fd = transport_monitor_fd(t), .events = POLLIN}; /* -1 is ignored */
+        fds[n++] =
+            (struct pollfd){.fd = transport_monitor_fd(t), .events = POLLIN}; /* -1 is ignored */
     }
     uint64_t now = clock_ns();
     uint64_t left = next_ns > now ? next_ns - now : 0;

@@ -1,11 +1,12 @@
-/* link.h - the worker's end of the worker link: one thread for all gateways, nothing of it on the step path.
+/* link.h - the worker's end of the worker link: one thread for all gateways, nothing of it on the
+ * step path.
  *
- * Decodes what gateways send, builds sequences, hands both to the step loop through the mail; encodes
- * and sends what the step loop says. Decides nothing about sequences: worker_core does.
- * Order: link_init, then either link_start / link_stop (a thread of its own), or link_turn by hand with an
- * invented time (tests), link_deinit. Thread: all state is the link thread's after link_start.
- * Limits: WORKER_GATEWAYS_MAX gateways; backlog of each bounded (session.h); no memory for a SUBMIT = handed
- * back by the core, no memory for anything else = the session is cut.
+ * Decodes what gateways send, builds sequences, hands both to the step loop through the mail;
+ * encodes and sends what the step loop says. Decides nothing about sequences: worker_core does.
+ * Order: link_init, then either link_start / link_stop (a thread of its own), or link_turn by hand
+ * with an invented time (tests), link_deinit. Thread: all state is the link thread's after
+ * link_start. Limits: WORKER_GATEWAYS_MAX gateways; backlog of each bounded (session.h); no memory
+ * for a SUBMIT = handed back by the core, no memory for anything else = the session is cut.
  */
 #ifndef SLUICE_WORKER_LINK_H
 #define SLUICE_WORKER_LINK_H
@@ -19,14 +20,14 @@
 struct link_config {
     struct session_config session;
     struct seq_limits limits;
-    uint32_t n_gateways;           /* sessions; the dial function knows where each goes */
-    uint64_t stall_once_ns;        /* debug: sleep this long after the first token went out; 0 = off */
+    uint32_t n_gateways;    /* sessions; the dial function knows where each goes */
+    uint64_t stall_once_ns; /* debug: sleep this long after the first token went out; 0 = off */
 };
 
 /* What the link believes about one gateway, beside the session itself. */
 struct link_peer {
     struct session session;
-    uint32_t told_epoch;           /* the step loop was told that this epoch is up; 0 = told down */
+    uint32_t told_epoch; /* the step loop was told that this epoch is up; 0 = told down */
 };
 
 struct link {
@@ -34,7 +35,7 @@ struct link {
     struct mail *mail;
     struct link_peer peers[WORKER_GATEWAYS_MAX];
     struct buf encoded;
-    bool stalled;                  /* the debug stall is over */
+    bool stalled; /* the debug stall is over */
     pthread_t thread;
     bool started;
     _Atomic bool stop;

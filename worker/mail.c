@@ -12,7 +12,8 @@
 int mail_init(struct mail *m, uint32_t capacity, struct err *e) {
     *m = (struct mail){.in_fd = -1, .out_fd = -1};
     atomic_init(&m->cut, 0);
-    int bad = ring_init(&m->in, capacity) | ring_init(&m->out, capacity) | ring_init(&m->spare, capacity);
+    int bad =
+        ring_init(&m->in, capacity) | ring_init(&m->out, capacity) | ring_init(&m->spare, capacity);
     if (bad != 0) {
         err_set(e, ERR_NO_MEMORY, "no memory for the rings between link and step loop");
         goto fail;
@@ -98,7 +99,8 @@ void mail_out_recycle(struct mail *m, struct mail_out **o) {
     *o = NULL;
 }
 
-struct mail_out *mail_out_new(struct mail *m, enum mail_out_kind kind, uint32_t gw, uint32_t epoch) {
+struct mail_out *mail_out_new(struct mail *m, enum mail_out_kind kind, uint32_t gw,
+                              uint32_t epoch) {
     struct mail_out *o = ring_pop(&m->spare);
     if (o == NULL)
         o = mem_zalloc(sizeof(*o));
@@ -147,7 +149,8 @@ static int grow(void *array, uint32_t *cap, uint32_t need, size_t item) {
     return 0;
 }
 
-int mail_out_reserve(struct mail_out *o, uint32_t entries, uint32_t records, uint32_t tops, uint32_t sync) {
+int mail_out_reserve(struct mail_out *o, uint32_t entries, uint32_t records, uint32_t tops,
+                     uint32_t sync) {
     if (grow(&o->entries, &o->cap_entries, o->n_entries + entries, sizeof(*o->entries)) != 0
         || grow(&o->records, &o->cap_records, o->n_records + records, sizeof(*o->records)) != 0
         || grow(&o->tops, &o->cap_tops, o->n_tops + tops, sizeof(*o->tops)) != 0)

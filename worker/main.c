@@ -1,6 +1,7 @@
 /* main.c - sluice-worker: one model on one device, for one gateway (`sluice up` starts it).
  *
- * Exit: 0 ended in order, 1 usage, 2 the model or the engine cannot be opened, 3 failed while running.
+ * Exit: 0 ended in order, 1 usage, 2 the model or the engine cannot be opened, 3 failed while
+ * running.
  */
 #include "base/log.h"
 #include "base/mem.h"
@@ -20,7 +21,8 @@
 enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_FAILED = 3 };
 
 static void print_help(void) {
-    printf("usage: sluice-worker --model FILE [options]\n\nRuns a model's sequences for a gateway; `sluice up` "
+    printf("usage: sluice-worker --model FILE [options]\n\nRuns a model's sequences for a gateway; "
+           "`sluice up` "
            "starts both.\n\n");
     settings_help(stdout, SETTINGS_WORKER);
 }
@@ -39,7 +41,8 @@ static int read_settings(struct settings *s, int argc, char **argv) {
     return EXIT_USAGE;
 }
 
-/* SIGTERM and SIGINT become a descriptor, before any thread exists; a gateway that goes away is no signal. */
+/* SIGTERM and SIGINT become a descriptor, before any thread exists; a gateway that goes away is no
+ * signal. */
 static int take_signals(struct err *e) {
     sigset_t set;
     sigemptyset(&set);
@@ -52,8 +55,9 @@ static int take_signals(struct err *e) {
     return fd >= 0 ? fd : err_set(e, ERR_INTERNAL, "signalfd: %s", strerror(errno));
 }
 
-/* A supervised worker must not outlive its supervisor, however that ends: the kernel kills it then, and
- * the pipe's end of file tells it too. The parent may be gone already: then the pipe is at its end. */
+/* A supervised worker must not outlive its supervisor, however that ends: the kernel kills it then,
+ * and the pipe's end of file tells it too. The parent may be gone already: then the pipe is at its
+ * end. */
 static int follow_supervisor(int fd, struct err *e) {
     if (fd < 0)
         return 0;
@@ -61,7 +65,8 @@ static int follow_supervisor(int fd, struct err *e) {
         return err_set(e, ERR_INTERNAL, "PR_SET_PDEATHSIG: %s", strerror(errno));
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
-        return err_set_param(e, ERR_BAD_VALUE, "supervisor-fd", "supervisor-fd %d: %s", fd, strerror(errno));
+        return err_set_param(e, ERR_BAD_VALUE, "supervisor-fd", "supervisor-fd %d: %s", fd,
+                             strerror(errno));
     char c;
     if (read(fd, &c, 1) == 0)
         return err_set(e, ERR_INTERNAL, "the supervisor is gone already");
@@ -81,13 +86,15 @@ static void note_program_bytes(void) {
     fclose(f);
 }
 
-static void say_what_runs(const struct worker *w, const struct worker_config *cfg, const char *endpoint) {
+static void say_what_runs(const struct worker *w, const struct worker_config *cfg,
+                          const char *endpoint) {
     const struct engine_limits *l = worker_limits(w);
     char id[33];
     hash128_hex(l->numerics_id, id);
-    log_info("model %s, engine %s, %u threads, numerics %.16s", cfg->model->name, l->family, cfg->engine.n_threads, id);
-    log_info("%u seats, %u KV blocks of %u positions, gateway at %s", cfg->max_seqs, l->n_blocks - 1, l->block_tokens,
-             endpoint);
+    log_info("model %s, engine %s, %u threads, numerics %.16s", cfg->model->name, l->family,
+             cfg->engine.n_threads, id);
+    log_info("%u seats, %u KV blocks of %u positions, gateway at %s", cfg->max_seqs,
+             l->n_blocks - 1, l->block_tokens, endpoint);
     mem_pool_print(stderr);
 }
 

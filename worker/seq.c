@@ -7,7 +7,9 @@
 #include <string.h>
 
 /* Offsets of the arrays behind the struct. Every part begins on 8 bytes. */
-struct layout { size_t ids, stop_ids, banned, bias, logprob, top, top_count, total; };
+struct layout {
+    size_t ids, stop_ids, banned, bias, logprob, top, top_count, total;
+};
 
 static size_t place(size_t *at, size_t bytes) {
     size_t here = *at;
@@ -34,13 +36,18 @@ static void copy_sampling(struct seq *s, const struct msg_submit *m, char *bias_
     struct sample_bias *bias = (struct sample_bias *)(void *)bias_at;
     for (uint32_t i = 0; i < m->n_bias; i++)
         bias[i] = (struct sample_bias){.id = m->bias[i].id, .bias = m->bias[i].bias};
-    s->params = (struct sample_params){
-        .temperature = m->temperature, .top_p = m->top_p, .min_p = m->min_p, .top_k = m->top_k,
-        .repetition_penalty = m->repetition_penalty, .presence_penalty = m->presence_penalty,
-        .frequency_penalty = m->frequency_penalty, .seed = m->seed,
-        .bias = m->n_bias != 0 ? bias : NULL, .n_bias = m->n_bias};
+    s->params = (struct sample_params){.temperature = m->temperature,
+                                       .top_p = m->top_p,
+                                       .min_p = m->min_p,
+                                       .top_k = m->top_k,
+                                       .repetition_penalty = m->repetition_penalty,
+                                       .presence_penalty = m->presence_penalty,
+                                       .frequency_penalty = m->frequency_penalty,
+                                       .seed = m->seed,
+                                       .bias = m->n_bias != 0 ? bias : NULL,
+                                       .n_bias = m->n_bias};
     s->penalties = m->repetition_penalty != 1.0f || m->presence_penalty != 0.0f
-                || m->frequency_penalty != 0.0f;
+                   || m->frequency_penalty != 0.0f;
 }
 
 static int make_stops(struct seq *s, const struct msg_submit *m) {
@@ -91,10 +98,13 @@ struct seq *seq_create(const struct msg_submit *m, const struct seq_limits *l) {
     if (why != NULL)
         return create_refused(m, why);
     uint32_t max_total = m->max_total < l->n_ctx ? m->max_total : l->n_ctx;
-    struct stop_rules rules = {
-        .stop_ids = m->stop_ids, .n_stop_ids = m->n_stop_ids, .ignore_eos = m->ignore_eos,
-        .include_stop = m->include_stop, .skip_special = m->skip_special,
-        .min_total = m->min_total, .max_total = max_total};
+    struct stop_rules rules = {.stop_ids = m->stop_ids,
+                               .n_stop_ids = m->n_stop_ids,
+                               .ignore_eos = m->ignore_eos,
+                               .include_stop = m->include_stop,
+                               .skip_special = m->skip_special,
+                               .min_total = m->min_total,
+                               .max_total = max_total};
     uint32_t n_banned = m->min_total > m->n_prompt ? stopper_banned(l->vocab, &rules, NULL, 0) : 0;
     struct layout lay = lay_out(m, max_total, n_banned);
     struct seq *s = mem_zalloc(lay.total);
@@ -139,7 +149,8 @@ static void keep_result(struct seq *s, uint32_t index, const struct sample_resul
     memcpy(s->top + (size_t)at * s->n_top, r->top, n * sizeof(*r->top));
 }
 
-enum finish seq_push(struct seq *s, const struct vocab *v, uint32_t index, const struct sample_result *r) {
+enum finish seq_push(struct seq *s, const struct vocab *v, uint32_t index,
+                     const struct sample_result *r) {
     assert(s->refused == NULL && index < s->rules.max_total);
     assert(index == s->n_ids || (index + 1 == s->n_ids && s->n_ids > s->n_submitted));
     if (index < s->n_ids)

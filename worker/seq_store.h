@@ -1,8 +1,9 @@
 /* seq_store.h - slot to sequence: the payloads behind worker_core's slot numbers.
  *
- * The core decides by slot number and never sees an id; the store holds what a slot means. Slots are
- * handed out smallest first and given back when the core says WA_FREE. Thread: the step loop. Nothing is
- * allocated after init; the sequences come from the link thread (worker/seq.h) and are owned here.
+ * The core decides by slot number and never sees an id; the store holds what a slot means. Slots
+ * are handed out smallest first and given back when the core says WA_FREE. Thread: the step loop.
+ * Nothing is allocated after init; the sequences come from the link thread (worker/seq.h) and are
+ * owned here.
  */
 #ifndef SLUICE_WORKER_SEQ_STORE_H
 #define SLUICE_WORKER_SEQ_STORE_H
@@ -13,12 +14,13 @@
 struct seq_store {
     struct seq **slots;
     uint32_t n_slots, n_used;
-    uint64_t bytes;                /* of all sequences held */
+    uint64_t bytes; /* of all sequences held */
 };
 
 int seq_store_init(struct seq_store *st, uint32_t n_slots); /* -1 = no memory */
 void seq_store_deinit(struct seq_store *st);                /* destroys what it holds */
-/* Takes *s. Slot, or WORKER_SLOT_NONE when all are taken: then *s is destroyed. *s is NULL afterwards. */
+/* Takes *s. Slot, or WORKER_SLOT_NONE when all are taken: then *s is destroyed. *s is NULL
+ * afterwards. */
 uint32_t seq_store_put(struct seq_store *st, struct seq **s);
 struct seq *seq_store_get(const struct seq_store *st, uint32_t slot); /* asserts that it is taken */
 void seq_store_free(struct seq_store *st, uint32_t slot);

@@ -1,6 +1,8 @@
-/* seq_validate.c - is a SUBMIT possible on this model? The codec bounded sizes; here meanings are checked.
+/* seq_validate.c - is a SUBMIT possible on this model? The codec bounded sizes; here meanings are
+ * checked.
  *
- * A breach is the gateway's fault or a skew of versions, never a client's: its gateway checked the same.
+ * A breach is the gateway's fault or a skew of versions, never a client's: its gateway checked the
+ * same.
  */
 #include "worker/seq.h"
 
@@ -67,7 +69,8 @@ static const char *check_sampling(const struct msg_submit *m) {
     return NULL;
 }
 
-/* While min_total is not reached every id that ends an answer is banned; the sampler's list is bounded. */
+/* While min_total is not reached every id that ends an answer is banned; the sampler's list is
+ * bounded. */
 static const char *check_banned(const struct msg_submit *m, const struct seq_limits *l) {
     struct stop_rules r = {
         .stop_ids = m->stop_ids, .n_stop_ids = m->n_stop_ids, .ignore_eos = m->ignore_eos};

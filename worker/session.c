@@ -17,7 +17,7 @@
 #define HELLO_GIVE_UP_NS (5000 * MS) /* a connection that was never answered: try another one */
 #define RETRY_NS (10 * MS)           /* a full transport does not say when it has room again */
 
-struct waiting {                     /* one encoded message that the transport did not take */
+struct waiting { /* one encoded message that the transport did not take */
     struct list link;
     size_t n;
     uint8_t p[];
@@ -181,23 +181,17 @@ static void hello_reply(struct session *s, const struct msg_hello_reply *r, uint
 /* true: the message is the link's. */
 static bool handle(struct session *s, struct msg *m, uint64_t now_ns) {
     switch (m->kind) {
-    case MSG_HELLO_REPLY:
-        hello_reply(s, &m->u.hello_reply, now_ns);
-        return false;
-    case MSG_BYE:
-        session_end(s, now_ns, "the gateway left");
-        return false;
+    case MSG_HELLO_REPLY: hello_reply(s, &m->u.hello_reply, now_ns); return false;
+    case MSG_BYE: session_end(s, now_ns, "the gateway left"); return false;
     case MSG_SUBMIT:
     case MSG_CANCEL:
     case MSG_GAP:
     case MSG_ACK:
     case MSG_DRAIN:
-        return s->state == SESSION_UP; /* before its HELLO was answered a gateway has nothing to say */
-    case MSG_PING:
-        return false;
-    default:
-        s->bad_messages++;
-        return false;
+        return s->state
+               == SESSION_UP; /* before its HELLO was answered a gateway has nothing to say */
+    case MSG_PING: return false;
+    default: s->bad_messages++; return false;
     }
 }
 

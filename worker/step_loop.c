@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #define NS_PER_S 1000000000ull
-#define ALONE_NS (3 * NS_PER_S)      /* draining without a gateway: nobody takes the answers */
+#define ALONE_NS (3 * NS_PER_S) /* draining without a gateway: nobody takes the answers */
 #define COMPLETIONS 32
-#define MAIL_BATCH 256               /* then the engine is looked at again */
+#define MAIL_BATCH 256 /* then the engine is looked at again */
 
 enum { WANT_DRAIN = 1, WANT_STOP = 2 };
 
@@ -31,9 +31,11 @@ int step_loop_init(struct step_loop *l, const struct step_loop_config *cfg, stru
     *l = (struct step_loop){.cfg = *cfg, .control_fd = -1};
     atomic_init(&l->wanted, 0);
     uint32_t n_actions = worker_core_actions_max(cfg->core_config);
-    bool ok = seq_store_init(&l->store, cfg->core_config->max_slots) == 0
-           && steps_init(&l->steps, cfg->engine, &l->store, cfg->vocab) == 0
-           && answers_init(&l->answers, cfg->mail, cfg->core, &l->store, cfg->core_config->classes.n) == 0;
+    bool ok =
+        seq_store_init(&l->store, cfg->core_config->max_slots) == 0
+        && steps_init(&l->steps, cfg->engine, &l->store, cfg->vocab) == 0
+        && answers_init(&l->answers, cfg->mail, cfg->core, &l->store, cfg->core_config->classes.n)
+               == 0;
     l->actions = ok ? mem_array(n_actions, sizeof(*l->actions)) : NULL;
     if (l->actions == NULL) {
         step_loop_deinit(l);
@@ -68,14 +70,16 @@ static uint32_t index_of_event(const struct worker_event *ev) {
     return ev->kind == WE_SUBMIT ? ev->submit.from : ev->kind == WE_GAP ? ev->from : 0;
 }
 
-static void perform(struct step_loop *l, const struct worker_action *a, const struct worker_event *ev) {
+static void perform(struct step_loop *l, const struct worker_action *a,
+                    const struct worker_event *ev) {
     switch (a->kind) {
     case WA_STEP_SUBMIT:
         if (steps_submit(&l->steps, &a->plan) != 0)
             fail(l, "the engine refuses a step");
         break;
     case WA_STEP_PARK:
-        engine_step_park(l->cfg.engine, a->step); /* -1: it has ended, its completion is on the way */
+        engine_step_park(l->cfg.engine,
+                         a->step); /* -1: it has ended, its completion is on the way */
         break;
     case WA_STEP_CONTINUE:
         if (engine_step_continue(l->cfg.engine, a->step) != 0)
@@ -175,7 +179,8 @@ static void drain(struct step_loop *l) {
 }
 
 static void mail(struct step_loop *l, struct mail_in *in) {
-    struct worker_event ev = {.gw = in->gw, .sub = in->sub, .from = in->from, .gateway = in->gateway};
+    struct worker_event ev = {
+        .gw = in->gw, .sub = in->sub, .from = in->from, .gateway = in->gateway};
     if (in->kind != MAIL_UP && in->epoch != l->answers.gw[in->gw].epoch)
         return; /* of a session whose end was told before */
     switch (in->kind) {
@@ -220,7 +225,8 @@ static void stop_now(struct step_loop *l, const char *why) {
 
 static void take_signals(struct step_loop *l) {
     struct signalfd_siginfo info;
-    while (l->cfg.signal_fd >= 0 && read(l->cfg.signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+    while (l->cfg.signal_fd >= 0
+           && read(l->cfg.signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         /* Counted apart: Ctrl-C sends SIGINT to the group and the supervisor a SIGTERM on top. */
         uint32_t *seen = &l->signals[info.ssi_signo == SIGINT];
         if (++*seen >= 2)
@@ -280,10 +286,11 @@ static uint64_t next_ns(const struct step_loop *l, uint64_t now) {
 }
 
 static void wait_for(struct step_loop *l, bool more) {
-    struct pollfd fds[] = {
-        {.fd = engine_fd(l->cfg.engine), .events = POLLIN}, {.fd = l->cfg.mail->in_fd, .events = POLLIN},
-        {.fd = l->control_fd, .events = POLLIN}, {.fd = l->cfg.signal_fd, .events = POLLIN},
-        {.fd = l->cfg.supervisor_fd, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = engine_fd(l->cfg.engine), .events = POLLIN},
+                           {.fd = l->cfg.mail->in_fd, .events = POLLIN},
+                           {.fd = l->control_fd, .events = POLLIN},
+                           {.fd = l->cfg.signal_fd, .events = POLLIN},
+                           {.fd = l->cfg.supervisor_fd, .events = POLLIN}};
     uint64_t now = clock_ns(), at = more ? now : next_ns(l, now);
     uint64_t left = at > now ? at - now : 0;
     struct timespec t = {(time_t)(left / NS_PER_S), (long)(left % NS_PER_S)};

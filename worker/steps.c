@@ -5,10 +5,14 @@
 
 #include <assert.h>
 
-int steps_init(struct steps *s, struct engine *engine, struct seq_store *store, const struct vocab *vocab) {
+int steps_init(struct steps *s, struct engine *engine, struct seq_store *store,
+               const struct vocab *vocab) {
     const struct engine_limits *l = engine_limits(engine);
-    *s = (struct steps){.engine = engine, .store = store, .vocab = vocab,
-                        .max_spans = l->max_spans, .max_rows = l->max_rows};
+    *s = (struct steps){.engine = engine,
+                        .store = store,
+                        .vocab = vocab,
+                        .max_spans = l->max_spans,
+                        .max_rows = l->max_rows};
     bool ok = true;
     for (int i = 0; i < ENGINE_STEPS_MAX; i++) {
         s->live[i].spans = mem_array(l->max_spans, sizeof(*s->live[i].spans));
@@ -40,7 +44,8 @@ static struct steps_live *find(struct steps *s, uint64_t id) {
     return NULL;
 }
 
-/* Rows of one span, appended at `n_rows`; the row for index i is computed at input position i - 1. */
+/* Rows of one span, appended at `n_rows`; the row for index i is computed at input position i - 1.
+ */
 static uint32_t add_rows(struct steps *s, uint32_t span, struct steps_span *at, uint32_t n_rows) {
     const struct seq *seq = seq_store_get(s->store, at->slot);
     at->first_row = n_rows;
@@ -48,15 +53,21 @@ static uint32_t add_rows(struct steps *s, uint32_t span, struct steps_span *at, 
         at->score_to = at->score_from;
     for (uint32_t i = at->score_from; i < at->score_to; i++) {
         assert(i > at->pos && i <= at->pos + at->n && i < seq->n_ids && n_rows < s->max_rows);
-        s->rows[n_rows++] = (struct engine_row){
-            .span = span, .index = i - 1 - at->pos, .kind = ENGINE_ROW_SCORE, .logprob = true,
-            .n_top = seq->n_top, .target = seq->ids[i]};
+        s->rows[n_rows++] = (struct engine_row){.span = span,
+                                                .index = i - 1 - at->pos,
+                                                .kind = ENGINE_ROW_SCORE,
+                                                .logprob = true,
+                                                .n_top = seq->n_top,
+                                                .target = seq->ids[i]};
     }
     if (at->sample) {
         assert(n_rows < s->max_rows);
         struct engine_row *r = &s->rows[n_rows++];
-        *r = (struct engine_row){.span = span, .index = at->n - 1, .kind = ENGINE_ROW_SAMPLE,
-                                 .logprob = seq->logprobs, .n_top = seq->n_top};
+        *r = (struct engine_row){.span = span,
+                                 .index = at->n - 1,
+                                 .kind = ENGINE_ROW_SAMPLE,
+                                 .logprob = seq->logprobs,
+                                 .n_top = seq->n_top};
         seq_params(seq, at->pos + at->n, &r->params);
     }
     return n_rows;
@@ -66,11 +77,18 @@ static void add_span(struct steps *s, struct engine_span *out, struct steps_span
                      const struct worker_span *plan) {
     struct seq *seq = seq_store_get(s->store, plan->slot);
     assert(plan->n >= 1 && plan->pos + plan->n <= seq->n_ids);
-    *at = (struct steps_span){.slot = plan->slot, .pos = plan->pos, .n = plan->n,
-                              .score_from = plan->score_from, .score_to = plan->score_to,
+    *at = (struct steps_span){.slot = plan->slot,
+                              .pos = plan->pos,
+                              .n = plan->n,
+                              .score_from = plan->score_from,
+                              .score_to = plan->score_to,
                               .sample = plan->sample};
-    *out = (struct engine_span){.seq = plan->slot, .ids = seq->ids + plan->pos, .n = plan->n, .pos = plan->pos,
-                                .blocks = plan->blocks, .n_blocks = plan->n_blocks};
+    *out = (struct engine_span){.seq = plan->slot,
+                                .ids = seq->ids + plan->pos,
+                                .n = plan->n,
+                                .pos = plan->pos,
+                                .blocks = plan->blocks,
+                                .n_blocks = plan->n_blocks};
     if (plan->pos < seq->computed) {
         seq->preemptions++;
         seq->computed = plan->pos; /* count a loss once, not for each chunk that makes it good */
@@ -87,8 +105,12 @@ int steps_submit(struct steps *s, const struct worker_plan *plan) {
         add_span(s, &s->spans[i], &live->spans[i], &plan->spans[i]);
         n_rows = add_rows(s, i, &live->spans[i], n_rows);
     }
-    struct engine_step step = {.id = plan->step, .rank = plan->rank, .spans = s->spans,
-                               .n_spans = plan->n_spans, .rows = s->rows, .n_rows = n_rows};
+    struct engine_step step = {.id = plan->step,
+                               .rank = plan->rank,
+                               .spans = s->spans,
+                               .n_spans = plan->n_spans,
+                               .rows = s->rows,
+                               .n_rows = n_rows};
     return engine_step_submit(s->engine, &step);
 }
 

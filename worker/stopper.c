@@ -1,5 +1,5 @@
-/* stopper.c - see stopper.h. A replayed id takes the same road as a fresh one, with an index that no
- * rule can end, so that both leave the same state.
+/* stopper.c - see stopper.h. A replayed id takes the same road as a fresh one, with an index that
+ * no rule can end, so that both leave the same state.
  */
 #include "worker/stopper.h"
 
@@ -24,7 +24,8 @@ static bool is_stop_id(const struct stop_rules *r, int32_t id) {
 }
 
 /* Feeds the visible bytes of `id`; with `may_end` the first stop that completes ends the answer. */
-static bool feed(const struct vocab *v, const struct stop_rules *r, struct stopper *s, int32_t id, bool may_end) {
+static bool feed(const struct vocab *v, const struct stop_rules *r, struct stopper *s, int32_t id,
+                 bool may_end) {
     size_t n;
     const uint8_t *p = detok_visible(v, id, r->skip_special, &n);
     if (r->stops == NULL) {
@@ -44,10 +45,11 @@ static bool feed(const struct vocab *v, const struct stop_rules *r, struct stopp
     return false;
 }
 
-enum finish stopper_push(const struct vocab *v, const struct stop_rules *r, struct stopper *s, uint32_t index,
-                         int32_t id) {
+enum finish stopper_push(const struct vocab *v, const struct stop_rules *r, struct stopper *s,
+                         uint32_t index, int32_t id) {
     assert(id >= 0 && id < vocab_size(v));
-    /* An id at or behind min_total may be the end itself; a string ends the answer when the ids so far suffice. */
+    /* An id at or behind min_total may be the end itself; a string ends the answer when the ids so
+     * far suffice. */
     if (index >= r->min_total) {
         if (!r->ignore_eos && is_end_id(v, id))
             return FINISH_EOS;
@@ -59,13 +61,14 @@ enum finish stopper_push(const struct vocab *v, const struct stop_rules *r, stru
     return index + 1 >= r->max_total ? FINISH_LENGTH : FINISH_NONE;
 }
 
-void stopper_replay(const struct vocab *v, const struct stop_rules *r, struct stopper *s, const int32_t *ids,
-                    uint32_t n_prompt, uint32_t n) {
+void stopper_replay(const struct vocab *v, const struct stop_rules *r, struct stopper *s,
+                    const int32_t *ids, uint32_t n_prompt, uint32_t n) {
     for (uint32_t i = n_prompt; i < n; i++)
         feed(v, r, s, ids[i], false);
 }
 
-uint32_t stopper_banned(const struct vocab *v, const struct stop_rules *r, int32_t *out, uint32_t cap) {
+uint32_t stopper_banned(const struct vocab *v, const struct stop_rules *r, int32_t *out,
+                        uint32_t cap) {
     uint32_t count = 0;
     if (!r->ignore_eos) {
         size_t n;

@@ -10,15 +10,15 @@
 #define MS 1000000ull
 #define MAIL_CAPACITY 4096
 #define BACKLOG_BYTES (64u << 20)
-#define LOG_BYTES (16u << 20)        /* records of the event log */
-#define SCORE_ROWS 64u               /* prompt scores computed in one step, beside one row a seat */
-#define BLOCK_TOKENS 16u             /* what the pool is sized by before the engine says its own */
+#define LOG_BYTES (16u << 20) /* records of the event log */
+#define SCORE_ROWS 64u        /* prompt scores computed in one step, beside one row a seat */
+#define BLOCK_TOKENS 16u      /* what the pool is sized by before the engine says its own */
 
 struct worker {
     struct worker_config cfg;
     struct worker_core_config core_cfg;
     struct engine *engine;
-    struct worker_core *core;        /* own region */
+    struct worker_core *core; /* own region */
     size_t core_bytes;
     struct mail mail;
     struct link *link;
@@ -27,10 +27,15 @@ struct worker {
 };
 
 void worker_config_default(struct worker_config *cfg) {
-    *cfg = (struct worker_config){
-        .max_seqs = 16, .prefill_chunk = 128, .kv_tokens = 4096, .n_gateways = 1,
-        .heartbeat_ns = 500 * MS, .silence_ns = 2000 * MS, .drain_timeout_ns = 30000 * MS,
-        .signal_fd = -1, .supervisor_fd = -1};
+    *cfg = (struct worker_config){.max_seqs = 16,
+                                  .prefill_chunk = 128,
+                                  .kv_tokens = 4096,
+                                  .n_gateways = 1,
+                                  .heartbeat_ns = 500 * MS,
+                                  .silence_ns = 2000 * MS,
+                                  .drain_timeout_ns = 30000 * MS,
+                                  .signal_fd = -1,
+                                  .supervisor_fd = -1};
     cfg->engine.backend = "cpu";
     cfg->engine.n_threads = 1;
     class_table_default(&cfg->classes);
@@ -42,7 +47,8 @@ static int open_engine(struct worker *w, struct err *e) {
     c.n_blocks = (w->cfg.kv_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS + 1;
     c.max_spans = w->cfg.max_seqs;
     c.max_tokens = w->cfg.max_seqs + w->cfg.prefill_chunk;
-    c.max_rows = w->cfg.max_seqs + (w->cfg.prefill_chunk < SCORE_ROWS ? w->cfg.prefill_chunk : SCORE_ROWS);
+    c.max_rows =
+        w->cfg.max_seqs + (w->cfg.prefill_chunk < SCORE_ROWS ? w->cfg.prefill_chunk : SCORE_ROWS);
     if (engine_open(&w->engine, &c, e) != 0)
         return -1;
     const struct engine_limits *l = engine_limits(w->engine);
@@ -54,16 +60,27 @@ static int open_engine(struct worker *w, struct err *e) {
 static void fill_core_config(struct worker *w) {
     const struct engine_limits *l = engine_limits(w->engine);
     const struct worker_config *c = &w->cfg;
-    w->core_cfg = (struct worker_core_config){
-        .max_slots = (4 * c->max_seqs + 16) * c->n_gateways, .max_seqs = c->max_seqs, .max_spans = l->max_spans,
-        .max_tokens = l->max_tokens, .max_rows = l->max_rows, .prefill_chunk = c->prefill_chunk, .n_ctx = l->n_ctx,
-        .classes = c->classes, .min_run = 16, .park_max_ns = 2000 * MS, .lost_realtime_ns = 2000 * MS,
-        .lost_batch_ns = 30000 * MS, .finish_repeat_ns = 1000 * MS, .debug_preempt_every = c->debug_preempt_every,
-        .debug_park_every = c->debug_park_every, .debug_drop_every = c->debug_drop_every,
-        .debug_pool_blocks = c->debug_pool_blocks};
-    w->core_cfg.pool = (struct kvpool_config){
-        .n_blocks = l->n_blocks, .block_tokens = l->block_tokens,
-        .max_seq_blocks = (l->n_ctx + l->block_tokens - 1) / l->block_tokens};
+    w->core_cfg = (struct worker_core_config){.max_slots = (4 * c->max_seqs + 16) * c->n_gateways,
+                                              .max_seqs = c->max_seqs,
+                                              .max_spans = l->max_spans,
+                                              .max_tokens = l->max_tokens,
+                                              .max_rows = l->max_rows,
+                                              .prefill_chunk = c->prefill_chunk,
+                                              .n_ctx = l->n_ctx,
+                                              .classes = c->classes,
+                                              .min_run = 16,
+                                              .park_max_ns = 2000 * MS,
+                                              .lost_realtime_ns = 2000 * MS,
+                                              .lost_batch_ns = 30000 * MS,
+                                              .finish_repeat_ns = 1000 * MS,
+                                              .debug_preempt_every = c->debug_preempt_every,
+                                              .debug_park_every = c->debug_park_every,
+                                              .debug_drop_every = c->debug_drop_every,
+                                              .debug_pool_blocks = c->debug_pool_blocks};
+    w->core_cfg.pool = (struct kvpool_config){.n_blocks = l->n_blocks,
+                                              .block_tokens = l->block_tokens,
+                                              .max_seq_blocks = (l->n_ctx + l->block_tokens - 1)
+                                                                / l->block_tokens};
 }
 
 static int open_core(struct worker *w, struct err *e) {
@@ -83,11 +100,18 @@ static int open_core(struct worker *w, struct err *e) {
 static void fill_hello(const struct worker *w, struct msg_hello *h) {
     const struct engine_limits *l = engine_limits(w->engine);
     const struct model *m = w->cfg.model;
-    *h = (struct msg_hello){
-        .version_min = PROTO_VERSION_MIN, .version_max = PROTO_VERSION_MAX, .incarnation = w->cfg.incarnation,
-        .vocab = m->vocab_hash, .chat_template = m->template_hash, .numerics = l->numerics_id,
-        .n_ctx = l->n_ctx, .n_vocab = l->n_vocab, .block_tokens = l->block_tokens, .n_blocks = l->n_blocks,
-        .max_seqs = w->cfg.max_seqs, .max_slots = w->core_cfg.max_slots};
+    *h = (struct msg_hello){.version_min = PROTO_VERSION_MIN,
+                            .version_max = PROTO_VERSION_MAX,
+                            .incarnation = w->cfg.incarnation,
+                            .vocab = m->vocab_hash,
+                            .chat_template = m->template_hash,
+                            .numerics = l->numerics_id,
+                            .n_ctx = l->n_ctx,
+                            .n_vocab = l->n_vocab,
+                            .block_tokens = l->block_tokens,
+                            .n_blocks = l->n_blocks,
+                            .max_seqs = w->cfg.max_seqs,
+                            .max_slots = w->core_cfg.max_slots};
     h->tensors = gguf_tensors_hash(m->gguf);
     snprintf(h->name, sizeof(h->name), "%s", w->cfg.name);
     snprintf(h->model, sizeof(h->model), "%s", m->name);
@@ -96,12 +120,17 @@ static void fill_hello(const struct worker *w, struct msg_hello *h) {
 
 static int open_link(struct worker *w, struct err *e) {
     const struct engine_limits *l = engine_limits(w->engine);
-    struct link_config c = {
-        .session = {.dial = w->cfg.dial, .dial_ctx = w->cfg.dial_ctx, .heartbeat_ns = w->cfg.heartbeat_ns,
-                    .silence_ns = w->cfg.silence_ns, .backlog_bytes = BACKLOG_BYTES},
-        .limits = {.vocab = w->cfg.model->vocab, .n_vocab = l->n_vocab, .n_ctx = l->n_ctx,
-                   .n_classes = w->cfg.classes.n},
-        .n_gateways = w->cfg.n_gateways, .stall_once_ns = w->cfg.debug_stall_ns};
+    struct link_config c = {.session = {.dial = w->cfg.dial,
+                                        .dial_ctx = w->cfg.dial_ctx,
+                                        .heartbeat_ns = w->cfg.heartbeat_ns,
+                                        .silence_ns = w->cfg.silence_ns,
+                                        .backlog_bytes = BACKLOG_BYTES},
+                            .limits = {.vocab = w->cfg.model->vocab,
+                                       .n_vocab = l->n_vocab,
+                                       .n_ctx = l->n_ctx,
+                                       .n_classes = w->cfg.classes.n},
+                            .n_gateways = w->cfg.n_gateways,
+                            .stall_once_ns = w->cfg.debug_stall_ns};
     fill_hello(w, &c.session.hello);
     if (mail_init(&w->mail, MAIL_CAPACITY, e) != 0)
         return -1;
@@ -122,10 +151,17 @@ static int open_log(struct worker *w, struct err *e) {
 }
 
 static int open_loop(struct worker *w, struct err *e) {
-    struct step_loop_config c = {
-        .engine = w->engine, .core = w->core, .core_config = &w->core_cfg, .vocab = w->cfg.model->vocab,
-        .mail = &w->mail, .log = w->log, .signal_fd = w->cfg.signal_fd, .supervisor_fd = w->cfg.supervisor_fd,
-        .drain_timeout_ns = w->cfg.drain_timeout_ns, .status_every_ns = 250 * MS, .audit = w->cfg.audit};
+    struct step_loop_config c = {.engine = w->engine,
+                                 .core = w->core,
+                                 .core_config = &w->core_cfg,
+                                 .vocab = w->cfg.model->vocab,
+                                 .mail = &w->mail,
+                                 .log = w->log,
+                                 .signal_fd = w->cfg.signal_fd,
+                                 .supervisor_fd = w->cfg.supervisor_fd,
+                                 .drain_timeout_ns = w->cfg.drain_timeout_ns,
+                                 .status_every_ns = 250 * MS,
+                                 .audit = w->cfg.audit};
     w->loop = mem_zalloc(sizeof(*w->loop));
     if (w->loop == NULL)
         return err_set(e, ERR_NO_MEMORY, "no memory for the step loop");
@@ -140,8 +176,8 @@ int worker_open(struct worker **out, const struct worker_config *cfg, struct err
         return err_set(e, ERR_NO_MEMORY, "no memory for the worker");
     w->cfg = *cfg;
     w->mail.in_fd = w->mail.out_fd = -1;
-    if (open_engine(w, e) != 0 || open_core(w, e) != 0 || open_link(w, e) != 0 || open_log(w, e) != 0
-        || open_loop(w, e) != 0) {
+    if (open_engine(w, e) != 0 || open_core(w, e) != 0 || open_link(w, e) != 0
+        || open_log(w, e) != 0 || open_loop(w, e) != 0) {
         worker_close(&w);
         return -1;
     }
@@ -165,7 +201,7 @@ void worker_close(struct worker **out) {
         return;
     if (w->link != NULL)
         link_deinit(w->link);
-    engine_close(&w->engine);        /* before the ids and blocks its steps name go */
+    engine_close(&w->engine); /* before the ids and blocks its steps name go */
     if (w->loop != NULL && w->loop->store.slots != NULL)
         step_loop_deinit(w->loop);
     event_log_close(&w->log);

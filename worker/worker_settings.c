@@ -39,7 +39,8 @@ uint64_t worker_settings_free_bytes(void) {
     return bytes;
 }
 
-int64_t worker_settings_kv_tokens(const struct settings *s, const struct hparams *hp, uint64_t free_bytes) {
+int64_t worker_settings_kv_tokens(const struct settings *s, const struct hparams *hp,
+                                  uint64_t free_bytes) {
     if (s->kv_tokens > 0)
         return s->kv_tokens;
     uint64_t block = hparams_kv_bytes_per_token(hp) * BLOCK_TOKENS;
@@ -64,13 +65,15 @@ static bool same_machine(const char *endpoint) {
     return address_parse_endpoint(&a, endpoint, NULL) == 0 && address_is_loopback(&a);
 }
 
-/* Pinned: the cores named, all of them. Not pinned: one core is left to a gateway on the same machine. */
+/* Pinned: the cores named, all of them. Not pinned: one core is left to a gateway on the same
+ * machine. */
 static int set_threads(struct worker_config *cfg, const struct settings *s, struct err *e) {
     struct cpulist gateway, worker;
     if (cpulist_parse_roles(&gateway, &worker, s->cpus, e) != 0 || cpulist_apply(&worker, e) != 0)
         return -1;
     bool pinned = cpulist_count(&worker) > 0;
-    bool shared = same_machine(s->workers_endpoint) && (!pinned || cpulist_overlap(&gateway, &worker));
+    bool shared =
+        same_machine(s->workers_endpoint) && (!pinned || cpulist_overlap(&gateway, &worker));
     cfg->engine.n_threads = (uint32_t)settings_threads(s, shared);
     for (int cpu = cpulist_next(&worker, 0); cpu >= 0 && cfg->engine.n_cpus < ENGINE_CPUS_MAX;
          cpu = cpulist_next(&worker, cpu + 1))
@@ -104,8 +107,8 @@ static void set_plain(struct worker_config *cfg, const struct settings *s) {
     cfg->debug_stall_ns = (uint64_t)s->debug_stall_worker_ms * 1000000ull;
 }
 
-int worker_settings_apply(struct worker_config *cfg, struct link_door *door, const struct settings *s,
-                          const struct model *m, struct err *e) {
+int worker_settings_apply(struct worker_config *cfg, struct link_door *door,
+                          const struct settings *s, const struct model *m, struct err *e) {
     worker_config_default(cfg);
     *door = (struct link_door){.endpoint = ""};
     set_plain(cfg, s);
@@ -113,7 +116,8 @@ int worker_settings_apply(struct worker_config *cfg, struct link_door *door, con
         return -1;
     int64_t kv = worker_settings_kv_tokens(s, &m->hp, worker_settings_free_bytes());
     if (kv < 1)
-        return err_set_param(e, ERR_NO_MEMORY, "kv-tokens", "not enough free memory for one KV block");
+        return err_set_param(e, ERR_NO_MEMORY, "kv-tokens",
+                             "not enough free memory for one KV block");
     cfg->kv_tokens = (uint32_t)kv;
     cfg->model = m;
     memcpy(door->endpoint, s->workers_endpoint, sizeof(door->endpoint));
@@ -121,7 +125,8 @@ int worker_settings_apply(struct worker_config *cfg, struct link_door *door, con
         return -1;
     cfg->dial = dial;
     cfg->dial_ctx = door;
-    if (getrandom(&cfg->incarnation, sizeof(cfg->incarnation), 0) != (ssize_t)sizeof(cfg->incarnation))
+    if (getrandom(&cfg->incarnation, sizeof(cfg->incarnation), 0)
+        != (ssize_t)sizeof(cfg->incarnation))
         return err_set(e, ERR_IO, "no random number for the incarnation: %s", strerror(errno));
     return 0;
 }

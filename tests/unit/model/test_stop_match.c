@@ -1,5 +1,6 @@
-/* Stop strings: the earliest completion wins, the longest of those at one byte, and cutting the text
- * anywhere changes nothing. Random texts over a small alphabet are compared with a naive search. */
+/* Stop strings: the earliest completion wins, the longest of those at one byte, and cutting the
+ * text anywhere changes nothing. Random texts over a small alphabet are compared with a naive
+ * search. */
 #include "model/stop_match.h"
 
 #include "base/hash.h"
@@ -22,7 +23,8 @@ static struct stop_set *make(const char *const *texts, uint32_t n) {
 }
 
 /* Feeds all of `text`; "" when no stop completes, else the stop's range. */
-static bool run(const struct stop_set *s, const char *text, size_t cut, uint64_t *start, uint64_t *end) {
+static bool run(const struct stop_set *s, const char *text, size_t cut, uint64_t *start,
+                uint64_t *end) {
     struct stop_state st = {0};
     size_t n = strlen(text);
     const uint8_t *p = (const uint8_t *)text;
@@ -46,7 +48,7 @@ static bool run(const struct stop_set *s, const char *text, size_t cut, uint64_t
 START_TEST(first_to_complete_wins) {
     const char *texts[] = {"abcd", "bc", "STOP", "\n\n"};
     struct stop_set *s = make(texts, 4);
-    EXPECT(s, "xxabcd", 3, 5);     /* "bc" completes before "abcd" does */
+    EXPECT(s, "xxabcd", 3, 5); /* "bc" completes before "abcd" does */
     EXPECT(s, "SSTOP", 1, 5);
     EXPECT(s, "STOSTOP", 3, 7);
     EXPECT(s, "line\n\n\n", 4, 6);
@@ -151,13 +153,16 @@ END_TEST
 
 /* ---- against a naive search ---- */
 
-struct rng { uint64_t n; };
+struct rng {
+    uint64_t n;
+};
 
 static uint32_t below(struct rng *r, uint32_t n) {
     return (uint32_t)(rand_at(SEED, r->n++) % n);
 }
 
-static bool naive(const struct stop_text *t, uint32_t n, const char *text, size_t len, uint64_t *start, uint64_t *end) {
+static bool naive(const struct stop_text *t, uint32_t n, const char *text, size_t len,
+                  uint64_t *start, uint64_t *end) {
     for (size_t e = 1; e <= len; e++) {
         size_t longest = 0;
         for (uint32_t i = 0; i < n; i++)

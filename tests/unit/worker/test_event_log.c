@@ -1,4 +1,5 @@
-/* The event log: every field as a line of JSON, order kept, a full ring dropped and counted, a bad path told. */
+/* The event log: every field as a line of JSON, order kept, a full ring dropped and counted, a bad
+ * path told. */
 #include "tests/common/test_run.h"
 #include "tests/common/testpaths.h"
 #include "worker/event_log.h"
@@ -37,7 +38,8 @@ START_TEST(events_as_text) {
     ev.submit.n_prompt = ev.submit.n_tokens = ev.submit.from = 5;
     ev.submit.max_total = 20;
     event_text_event(&b, &ev, &core.classes, 100);
-    text_is(&b, "{\"ns\":100,\"event\":\"submit\",\"gw\":1,\"sub\":[7,8],\"slot\":3,\"class\":1,\"rank\":1,\"tag\":9,"
+    text_is(&b, "{\"ns\":100,\"event\":\"submit\",\"gw\":1,\"sub\":[7,8],\"slot\":3,\"class\":1,"
+                "\"rank\":1,\"tag\":9,"
                 "\"n_prompt\":5,\"n_tokens\":5,\"from\":5,\"max_total\":20,\"refused\":false}\n");
     struct worker_token tokens[] = {{2, true, FINISH_NONE}, {3, false, FINISH_LENGTH}};
     ev = (struct worker_event){.kind = WE_STEP_END};
@@ -46,7 +48,8 @@ START_TEST(events_as_text) {
     ev.step.n_tokens = 2;
     ev.step.segments_done = 6;
     event_text_event(&b, &ev, &core.classes, 101);
-    text_is(&b, "{\"ns\":101,\"event\":\"step_end\",\"step\":4,\"segments_done\":6,\"segment_at_request\":0,\"device_ns\":0,"
+    text_is(&b, "{\"ns\":101,\"event\":\"step_end\",\"step\":4,\"segments_done\":6,\"segment_at_"
+                "request\":0,\"device_ns\":0,"
                 "\"failed\":false,\"tokens\":[[2,1,\"none\"],[3,0,\"length\"]]}\n");
     ev = (struct worker_event){.kind = WE_TICK};
     event_text_event(&b, &ev, &core.classes, 102);
@@ -57,13 +60,23 @@ END_TEST
 
 START_TEST(actions_as_text) {
     struct buf b = {0};
-    struct worker_span spans[] = {{.slot = 1, .pos = 16, .n = 4, .score_from = 17, .score_to = 20, .sample = true}};
-    struct worker_action a = {.kind = WA_STEP_SUBMIT, .plan = {.step = 5, .rank = 1, .spans = spans, .n_spans = 1}};
+    struct worker_span spans[] = {
+        {.slot = 1, .pos = 16, .n = 4, .score_from = 17, .score_to = 20, .sample = true}};
+    struct worker_action a = {.kind = WA_STEP_SUBMIT,
+                              .plan = {.step = 5, .rank = 1, .spans = spans, .n_spans = 1}};
     event_text_action(&b, &a, 1);
-    text_is(&b, "{\"ns\":1,\"action\":\"step_submit\",\"step\":5,\"rank\":1,\"spans\":[[1,16,4,17,20,1]]}\n");
-    a = (struct worker_action){.kind = WA_TOKENS, .gw = 0, .sub = {1, 2}, .slot = 3, .from = 4, .to = 5, .finish = FINISH_EOS};
+    text_is(&b, "{\"ns\":1,\"action\":\"step_submit\",\"step\":5,\"rank\":1,\"spans\":[[1,16,4,17,"
+                "20,1]]}\n");
+    a = (struct worker_action){.kind = WA_TOKENS,
+                               .gw = 0,
+                               .sub = {1, 2},
+                               .slot = 3,
+                               .from = 4,
+                               .to = 5,
+                               .finish = FINISH_EOS};
     event_text_action(&b, &a, 2);
-    text_is(&b, "{\"ns\":2,\"action\":\"tokens\",\"gw\":0,\"sub\":[1,2],\"slot\":3,\"from\":4,\"to\":5,\"finish\":\"eos\"}\n");
+    text_is(&b, "{\"ns\":2,\"action\":\"tokens\",\"gw\":0,\"sub\":[1,2],\"slot\":3,\"from\":4,"
+                "\"to\":5,\"finish\":\"eos\"}\n");
     buf_deinit(&b);
 }
 END_TEST
@@ -77,7 +90,8 @@ static uint32_t read_log(uint64_t *dropped, uint64_t *last_tick) {
     ck_assert(n > 0 && text[n - 1] == '\n');
     *dropped = 0;
     uint64_t last = 0;
-    for (char *line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
+    for (char *line = strtok_r(text, "\n", &save); line != NULL;
+         line = strtok_r(NULL, "\n", &save)) {
         unsigned long long v;
         if (sscanf(line, "{\"dropped\":%llu}", &v) == 1) {
             *dropped += v;
@@ -103,7 +117,8 @@ START_TEST(nothing_is_lost_or_it_is_counted) {
     ck_assert_msg(event_log_open(&log, path, &core, 8, &e) == 0, "%s", e.msg);
     struct worker_event tick = {.kind = WE_TICK};
     struct worker_span spans[2] = {{.slot = 1}, {.slot = 2}};
-    struct worker_action a = {.kind = WA_STEP_SUBMIT, .plan = {.step = 1, .spans = spans, .n_spans = 2}};
+    struct worker_action a = {.kind = WA_STEP_SUBMIT,
+                              .plan = {.step = 1, .spans = spans, .n_spans = 2}};
     for (uint64_t i = 1; i <= 3000; i++) {
         event_log_event(log, &tick, i);
         event_log_actions(log, &a, 1, i);

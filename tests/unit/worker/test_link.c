@@ -1,5 +1,6 @@
-/* The link by hand: link_turn with an invented clock, a scripted gateway at the other end of the fake
- * transport, and the test in the place of the step loop. Nothing sleeps, every time is exact. */
+/* The link by hand: link_turn with an invented clock, a scripted gateway at the other end of the
+ * fake transport, and the test in the place of the step loop. Nothing sleeps, every time is exact.
+ */
 #include "tests/unit/worker/worker_rig.h"
 
 #include "base/mem.h"
@@ -37,12 +38,23 @@ static void setup(void) {
     rig_gateway_open(&gw);
     ck_assert_int_eq(mail_init(&box, 64, NULL), 0);
     config = (struct link_config){
-        .session = {.dial = rig_dial, .dial_ctx = &gw, .heartbeat_ns = 500 * MS, .silence_ns = 2 * S,
+        .session = {.dial = rig_dial,
+                    .dial_ctx = &gw,
+                    .heartbeat_ns = 500 * MS,
+                    .silence_ns = 2 * S,
                     .backlog_bytes = 1 << 16},
-        .limits = {.vocab = rig.m.vocab, .n_vocab = TINY_VOCAB, .n_ctx = 64, .n_classes = 2}, .n_gateways = 1};
-    config.session.hello = (struct msg_hello){.version_min = 1, .version_max = 1, .name = "w0", .incarnation = 5,
-                                              .n_ctx = 64, .n_vocab = TINY_VOCAB, .block_tokens = 16,
-                                              .n_blocks = 9, .max_seqs = 2, .max_slots = 8};
+        .limits = {.vocab = rig.m.vocab, .n_vocab = TINY_VOCAB, .n_ctx = 64, .n_classes = 2},
+        .n_gateways = 1};
+    config.session.hello = (struct msg_hello){.version_min = 1,
+                                              .version_max = 1,
+                                              .name = "w0",
+                                              .incarnation = 5,
+                                              .n_ctx = 64,
+                                              .n_vocab = TINY_VOCAB,
+                                              .block_tokens = 16,
+                                              .n_blocks = 9,
+                                              .max_seqs = 2,
+                                              .max_slots = 8};
     start_link();
 }
 
@@ -118,7 +130,8 @@ START_TEST(a_refused_hello_is_tried_again_later) {
     link_turn(line, now);
     ck_assert_uint_eq(count_messages(MSG_HELLO), 1);
     struct msg m = {.kind = MSG_HELLO_REPLY};
-    m.u.hello_reply = (struct msg_hello_reply){.code = ERR_MODEL_NOT_FOUND, .reason = "another model", .gateway = "gw0"};
+    m.u.hello_reply = (struct msg_hello_reply){
+        .code = ERR_MODEL_NOT_FOUND, .reason = "another model", .gateway = "gw0"};
     rig_send(&gw, &m);
     turns(990 * MS);
     ck_assert_uint_eq(count_messages(MSG_HELLO), 0);
@@ -285,7 +298,8 @@ START_TEST(tokens_arrive_whole_and_in_order) {
     struct msg m;
     mail_out_reserve(o, 2, 3, 3, 0);
     o->entries[0] = (struct msg_tokens_entry){.sub = {11, 1}, .index = 5, .n = 2, .logprobs = true};
-    o->entries[1] = (struct msg_tokens_entry){.sub = {11, 2}, .index = 9, .n = 1, .finish = FINISH_EOS, .visible_bytes = 7};
+    o->entries[1] = (struct msg_tokens_entry){
+        .sub = {11, 2}, .index = 9, .n = 1, .finish = FINISH_EOS, .visible_bytes = 7};
     o->n_entries = 2;
     o->records[0] = (struct msg_record){.id = 1, .logprob = -1, .n_top = 2};
     o->records[1] = (struct msg_record){.id = 2, .logprob = -2, .n_top = 1};
@@ -310,7 +324,8 @@ START_TEST(tokens_arrive_whole_and_in_order) {
 }
 END_TEST
 
-/* The gateway does not read: what does not fit waits in order; when it reads again all of it comes. */
+/* The gateway does not read: what does not fit waits in order; when it reads again all of it comes.
+ */
 START_TEST(a_full_transport_keeps_the_order) {
     uint32_t epoch = come_up();
     struct msg m;
@@ -345,7 +360,8 @@ START_TEST(a_backlog_over_its_limit_ends_the_session) {
 }
 END_TEST
 
-/* The loop does not look: the link stops receiving, keeps what it has, and does not call it silence. */
+/* The loop does not look: the link stops receiving, keeps what it has, and does not call it
+ * silence. */
 START_TEST(a_full_ring_holds_the_gateway_back) {
     come_up();
     for (uint32_t i = 0; i < 100; i++)

@@ -1,4 +1,5 @@
-/* A SUBMIT becomes a sequence, or is refused with a reason; records, scores, parameters; the table of slots. */
+/* A SUBMIT becomes a sequence, or is refused with a reason; records, scores, parameters; the table
+ * of slots. */
 #include "tests/unit/worker/worker_rig.h"
 #include "worker/seq_store.h"
 
@@ -13,7 +14,8 @@ static int32_t ids[] = {RIG_BYTE('a'), RIG_BYTE('b'), RIG_BYTE('c'), RIG_BYTE('d
 
 static void setup(void) {
     rig_model_open(&rig);
-    limits = (struct seq_limits){.vocab = rig.m.vocab, .n_vocab = TINY_VOCAB, .n_ctx = 64, .n_classes = 2};
+    limits = (struct seq_limits){
+        .vocab = rig.m.vocab, .n_vocab = TINY_VOCAB, .n_ctx = 64, .n_classes = 2};
 }
 static void teardown(void) {
     rig_model_close(&rig);
@@ -133,7 +135,8 @@ START_TEST(records_and_scores) {
     m.n_top = 2;
     m.from = 1;
     struct seq *s = seq_create(&m, &limits);
-    struct sample_result r = {.id = ids[2], .logprob = -1.5f, .n_top = 3, .top = {{4, -1.0f}, {5, -2.0f}, {6, -3.0f}}};
+    struct sample_result r = {
+        .id = ids[2], .logprob = -1.5f, .n_top = 3, .top = {{4, -1.0f}, {5, -2.0f}, {6, -3.0f}}};
     seq_score(s, 2, &r);
     r = (struct sample_result){.id = 40, .logprob = -0.5f, .n_top = 1, .top = {{40, -0.5f}}};
     ck_assert_int_eq(seq_push(s, rig.m.vocab, 4, &r), FINISH_NONE);
@@ -208,7 +211,8 @@ START_TEST(store) {
     struct msg_submit m = valid();
     size_t before = mem_used();
     ck_assert_int_eq(seq_store_init(&st, 2), 0);
-    struct seq *a = seq_create(&m, &limits), *b = seq_create(&m, &limits), *c = seq_create(&m, &limits);
+    struct seq *a = seq_create(&m, &limits), *b = seq_create(&m, &limits),
+               *c = seq_create(&m, &limits);
     struct seq *was_a = a;
     ck_assert_uint_eq(seq_store_put(&st, &a), 0);
     ck_assert_ptr_null(a);

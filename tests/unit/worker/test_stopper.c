@@ -1,5 +1,6 @@
-/* Where an answer ends, and how many of its bytes are seen: reasons in their order, min_total, stops that
- * straddle tokens, and a resumed sequence that ends exactly where the uninterrupted one does. */
+/* Where an answer ends, and how many of its bytes are seen: reasons in their order, min_total,
+ * stops that straddle tokens, and a resumed sequence that ends exactly where the uninterrupted one
+ * does. */
 #include "tests/unit/worker/worker_rig.h"
 #include "worker/stopper.h"
 
@@ -24,7 +25,8 @@ static struct stop_set *stops_of(const char *a, const char *b) {
 }
 
 /* Pushes a text byte by byte from index `at` on; stops at the first finish. */
-static enum finish push_text(const struct stop_rules *r, struct stopper *s, uint32_t at, const char *text) {
+static enum finish push_text(const struct stop_rules *r, struct stopper *s, uint32_t at,
+                             const char *text) {
     enum finish f = FINISH_NONE;
     for (size_t i = 0; text[i] != '\0' && f == FINISH_NONE; i++)
         f = stopper_push(rig.m.vocab, r, s, at + (uint32_t)i, RIG_BYTE(text[i]));
@@ -89,7 +91,8 @@ END_TEST
 
 START_TEST(invisible_tokens_do_not_break_a_stop) {
     struct stop_set *set = stops_of("ab", NULL);
-    struct stop_rules r = {.stops = set, .max_total = 100, .ignore_eos = true, .skip_special = true};
+    struct stop_rules r = {
+        .stops = set, .max_total = 100, .ignore_eos = true, .skip_special = true};
     struct stopper s = {0};
     ck_assert_int_eq(push_text(&r, &s, 5, "a"), FINISH_NONE);
     ck_assert_int_eq(stopper_push(rig.m.vocab, &r, &s, 6, TINY_IM_START), FINISH_NONE);
@@ -129,7 +132,8 @@ START_TEST(no_end_before_min_total) {
     s = (struct stopper){0}; /* begun too early, whole exactly when the minimum is reached */
     ck_assert_int_eq(push_text(&r, &s, 5, "cab"), FINISH_STOP_STRING);
     ck_assert_uint_eq(s.visible, 1);
-    s = (struct stopper){0}; /* ids: banned below min_total; were one there all the same it would end nothing */
+    s = (struct stopper){
+        0}; /* ids: banned below min_total; were one there all the same it would end nothing */
     ck_assert_int_eq(stopper_push(rig.m.vocab, &r, &s, 7, TINY_IM_END), FINISH_NONE);
     ck_assert_int_eq(stopper_push(rig.m.vocab, &r, &s, 8, TINY_IM_END), FINISH_EOS);
     stop_set_destroy(&set);
@@ -160,7 +164,9 @@ START_TEST(resume_changes_nothing) {
         enum finish f = FINISH_NONE;
         for (; f == FINISH_NONE; n++) {
             uint64_t x = rand_at(SEED + round, n);
-            ids[n] = x % 40 == 0 ? TINY_IM_END : x % 7 == 0 ? TINY_IM_START : RIG_BYTE("ab cd"[x / 64 % 5]);
+            ids[n] = x % 40 == 0  ? TINY_IM_END
+                     : x % 7 == 0 ? TINY_IM_START
+                                  : RIG_BYTE("ab cd"[x / 64 % 5]);
             f = stopper_push(rig.m.vocab, &r, &whole, n, ids[n]);
         }
         for (uint32_t cut = 4; cut < n; cut++) {

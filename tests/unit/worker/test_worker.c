@@ -1,6 +1,6 @@
-/* The whole worker over the fake transport: link thread, step loop, engine, one scripted gateway that keeps
- * the rules of the link. Twenty sequences with preemption, parks, drops, chaos, cancels and a link cut again
- * and again give what each gives alone, nothing twice and nothing missing.
+/* The whole worker over the fake transport: link thread, step loop, engine, one scripted gateway
+ * that keeps the rules of the link. Twenty sequences with preemption, parks, drops, chaos, cancels
+ * and a link cut again and again give what each gives alone, nothing twice and nothing missing.
  */
 #include "tests/unit/worker/worker_rig.h"
 #include "worker/worker.h"
@@ -31,7 +31,12 @@ static void teardown(void) {
 
 /* ---- a running worker ---- */
 
-struct running { struct worker *w; struct rig_gateway gw; pthread_t thread; enum step_loop_end end; };
+struct running {
+    struct worker *w;
+    struct rig_gateway gw;
+    pthread_t thread;
+    enum step_loop_end end;
+};
 
 static void *run_worker(void *arg) {
     struct running *r = arg;
@@ -84,18 +89,19 @@ struct line {
     enum line_state state;
     struct sub_id sub;
     enum finish finish;
-    uint32_t visible, cancel_at;   /* cancel once so many ids are there; 0 = never */
+    uint32_t visible, cancel_at; /* cancel once so many ids are there; 0 = never */
 };
 
-struct book {                      /* the gateway's */
+struct book { /* the gateway's */
     struct line lines[N_SEQS];
     uint32_t n;
     uint64_t counter, submits, tokens, syncs;
-    bool live;                     /* SYNC answered */
+    bool live; /* SYNC answered */
 };
 
 static void make_line(struct line *l, uint32_t i) {
-    *l = (struct line){.n_prompt = 1 + (uint32_t)(rand_at(SEED, i) % PROMPT_MAX), .cls = i % 5 == 4 ? CLASS_REALTIME : CLASS_BATCH,
+    *l = (struct line){.n_prompt = 1 + (uint32_t)(rand_at(SEED, i) % PROMPT_MAX),
+                       .cls = i % 5 == 4 ? CLASS_REALTIME : CLASS_BATCH,
                        .temperature = i % 2 != 0 ? 1.0f : 0.0f};
     for (uint32_t k = 0; k < l->n_prompt; k++)
         l->ids[k] = RIG_BYTE('a' + rand_at(SEED + 1 + i, k) % 26);
@@ -243,8 +249,10 @@ static void run_alone(struct book *b, const char *backend) {
 }
 
 static void compare(const struct line *alone, const struct line *got, uint32_t i) {
-    ck_assert_msg(got->n <= alone->n && (got->cancel_at != 0 || got->n == alone->n), "line %u: %u ids, alone %u", i, got->n, alone->n);
-    ck_assert_msg(memcmp(alone->ids, got->ids, got->n * sizeof(int32_t)) == 0, "line %u differs", i);
+    ck_assert_msg(got->n <= alone->n && (got->cancel_at != 0 || got->n == alone->n),
+                  "line %u: %u ids, alone %u", i, got->n, alone->n);
+    ck_assert_msg(memcmp(alone->ids, got->ids, got->n * sizeof(int32_t)) == 0, "line %u differs",
+                  i);
     if (got->finish == FINISH_NONE)
         return; /* cancelled */
     ck_assert_int_eq(got->finish, alone->finish);
@@ -278,9 +286,10 @@ static void twenty(const char *backend, struct worker_stats *stats) {
     rig_gateway_close(&r.gw);
     for (uint32_t i = 0; i < N_SEQS; i++)
         compare(&alone.lines[i], &crowd.lines[i], i);
-    printf("%s: %llu submits, %llu syncs, %llu ids, %llu preemptions, %llu parks, %llu drops\n", backend,
-           (unsigned long long)crowd.submits, (unsigned long long)crowd.syncs, (unsigned long long)crowd.tokens,
-           (unsigned long long)stats->preemptions, (unsigned long long)stats->parks, (unsigned long long)stats->drops);
+    printf("%s: %llu submits, %llu syncs, %llu ids, %llu preemptions, %llu parks, %llu drops\n",
+           backend, (unsigned long long)crowd.submits, (unsigned long long)crowd.syncs,
+           (unsigned long long)crowd.tokens, (unsigned long long)stats->preemptions,
+           (unsigned long long)stats->parks, (unsigned long long)stats->drops);
     ck_assert_uint_gt(crowd.syncs, 2);
 }
 
@@ -300,7 +309,8 @@ START_TEST(twenty_on_cpu) {
 }
 END_TEST
 
-/* The worker is gone in the middle of everything; another one takes the ids there are and goes on. */
+/* The worker is gone in the middle of everything; another one takes the ids there are and goes on.
+ */
 START_TEST(another_worker_goes_on) {
     static struct book alone, b;
     struct running r;
@@ -423,7 +433,8 @@ START_TEST(a_finish_is_repeated_until_acknowledged) {
 }
 END_TEST
 
-/* Drain: two run on four... two seats, two wait: those are handed back, these end, then the worker does. */
+/* Drain: two run on four... two seats, two wait: those are handed back, these end, then the worker
+ * does. */
 START_TEST(drain_ends_in_order) {
     struct running r;
     struct worker_config c;
@@ -436,7 +447,8 @@ START_TEST(drain_ends_in_order) {
     launch(&r, &c);
     come_up(&r);
     for (uint64_t i = 1; i <= 4; i++) {
-        struct msg s = {.kind = MSG_SUBMIT, .u.submit = rig_submit((struct sub_id){11, i}, ids, 2, 30)};
+        struct msg s = {.kind = MSG_SUBMIT,
+                        .u.submit = rig_submit((struct sub_id){11, i}, ids, 2, 30)};
         s.u.submit.ignore_eos = true;
         s.u.submit.tag = i;
         rig_send(&r.gw, &s);
@@ -463,7 +475,8 @@ END_TEST
 
 /* ---- the event log ---- */
 
-/* A real-time request among running batch: at most the running segment of the lower rank is computed before it. */
+/* A real-time request among running batch: at most the running segment of the lower rank is
+ * computed before it. */
 START_TEST(realtime_waits_for_one_segment_at_most) {
     struct running r;
     struct worker_config c;
@@ -495,12 +508,16 @@ START_TEST(realtime_waits_for_one_segment_at_most) {
     ck_assert_ptr_nonnull(text);
     bool arrived = false, served = false;
     unsigned long long running_rank = 9, done = 0, asked = 0;
-    for (char *line = strtok_r(text, "\n", &save); line != NULL && !served; line = strtok_r(NULL, "\n", &save)) {
+    for (char *line = strtok_r(text, "\n", &save); line != NULL && !served;
+         line = strtok_r(NULL, "\n", &save)) {
         ck_assert_ptr_null(strstr(line, "{\"dropped\""));
-        arrived = arrived || (strstr(line, "\"event\":\"submit\"") != NULL && strstr(line, "\"rank\":0") != NULL);
+        arrived =
+            arrived
+            || (strstr(line, "\"event\":\"submit\"") != NULL && strstr(line, "\"rank\":0") != NULL);
         char *parked = arrived ? strstr(line, "\"event\":\"step_parked\"") : NULL;
         if (parked != NULL) {
-            sscanf(strstr(line, "segments_done"), "segments_done\":%llu,\"segment_at_request\":%llu", &done, &asked);
+            sscanf(strstr(line, "segments_done"),
+                   "segments_done\":%llu,\"segment_at_request\":%llu", &done, &asked);
             ck_assert_uint_le(done, asked + 1);
         }
         char *submit = arrived ? strstr(line, "\"action\":\"step_submit\"") : NULL;

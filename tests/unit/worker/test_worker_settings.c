@@ -19,10 +19,12 @@ START_TEST(pool_size) {
     uint64_t block = (hparams_kv_bytes_per_token(&rig.m.hp) * 16 + 4095) / 4096 * 4096;
     uint64_t all = (uint64_t)s.max_seqs * TINY_CTX;
     ck_assert_int_eq(worker_settings_kv_tokens(&s, &rig.m.hp, 1ull << 40), (int64_t)all);
-    ck_assert_int_eq(worker_settings_kv_tokens(&s, &rig.m.hp, 4 * 10 * block), 160); /* a quarter is ten blocks */
+    ck_assert_int_eq(worker_settings_kv_tokens(&s, &rig.m.hp, 4 * 10 * block),
+                     160); /* a quarter is ten blocks */
     ck_assert_int_eq(worker_settings_kv_tokens(&s, &rig.m.hp, 4 * block - 1), -1);
     s.kv_tokens = 1000;
-    ck_assert_int_eq(worker_settings_kv_tokens(&s, &rig.m.hp, 0), 1000); /* asked for is asked for */
+    ck_assert_int_eq(worker_settings_kv_tokens(&s, &rig.m.hp, 0),
+                     1000); /* asked for is asked for */
     ck_assert_uint_gt(worker_settings_free_bytes(), 0);
 }
 END_TEST

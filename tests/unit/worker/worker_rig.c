@@ -21,9 +21,19 @@ void rig_model_close(struct rig_model *r) {
 }
 
 struct msg_submit rig_submit(struct sub_id sub, int32_t *ids, uint32_t n, uint32_t max_total) {
-    return (struct msg_submit){.sub = sub, .cls = CLASS_BATCH, .rank = 1, .tenant = "t", .ids = ids, .n_ids = n,
-                               .n_prompt = n, .from = n, .max_total = max_total, .top_p = 1.0f,
-                               .repetition_penalty = 1.0f, .seed = 1, .skip_special = true};
+    return (struct msg_submit){.sub = sub,
+                               .cls = CLASS_BATCH,
+                               .rank = 1,
+                               .tenant = "t",
+                               .ids = ids,
+                               .n_ids = n,
+                               .n_prompt = n,
+                               .from = n,
+                               .max_total = max_total,
+                               .top_p = 1.0f,
+                               .repetition_penalty = 1.0f,
+                               .seed = 1,
+                               .skip_special = true};
 }
 
 void rig_gateway_open(struct rig_gateway *g) {
@@ -62,7 +72,8 @@ void rig_send_sub(struct rig_gateway *g, enum msg_kind kind, struct sub_id sub, 
 
 void rig_accept(struct rig_gateway *g) {
     struct msg m = {.kind = MSG_HELLO_REPLY};
-    m.u.hello_reply = (struct msg_hello_reply){.accepted = true, .version = 1, .incarnation = g->incarnation};
+    m.u.hello_reply =
+        (struct msg_hello_reply){.accepted = true, .version = 1, .incarnation = g->incarnation};
     memcpy(m.u.hello_reply.gateway, g->name, sizeof(g->name));
     rig_send(g, &m);
 }

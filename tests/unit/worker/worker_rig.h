@@ -1,5 +1,5 @@
-/* worker_rig.h - what the worker's tests share: the tiny model opened, messages built, and one gateway's end
- * of the fake transport that speaks the link by script.
+/* worker_rig.h - what the worker's tests share: the tiny model opened, messages built, and one
+ * gateway's end of the fake transport that speaks the link by script.
  */
 #ifndef SLUICE_TESTS_WORKER_RIG_H
 #define SLUICE_TESTS_WORKER_RIG_H
@@ -11,9 +11,13 @@
 #include "tests/tiny/tiny_model.h"
 #include "worker/link.h"
 
-#define RIG_BYTE(b) (4 + (int32_t)(uint8_t)(b)) /* the tiny vocabulary: 4 controls, then bytes, then merges */
+#define RIG_BYTE(b)                                                                                \
+    (4 + (int32_t)(uint8_t)(b)) /* the tiny vocabulary: 4 controls, then bytes, then merges */
 
-struct rig_model { struct model m; char dir[4096]; };
+struct rig_model {
+    struct model m;
+    char dir[4096];
+};
 void rig_model_open(struct rig_model *r);
 void rig_model_close(struct rig_model *r);
 
@@ -23,7 +27,7 @@ struct msg_submit rig_submit(struct sub_id sub, int32_t *ids, uint32_t n, uint32
 /* A scripted gateway. */
 struct rig_gateway {
     struct transport *t;
-    uint32_t peer;                 /* of the newest message */
+    uint32_t peer; /* of the newest message */
     char name[MSG_NAME_MAX];
     uint64_t incarnation;
     _Atomic(struct transport *) dialer; /* the newest one */
@@ -33,12 +37,13 @@ void rig_gateway_close(struct rig_gateway *g);
 int rig_dial(struct transport **out, void *ctx, uint32_t gw, struct err *e); /* ctx: the gateway */
 void rig_send(struct rig_gateway *g, const struct msg *m);
 void rig_send_sub(struct rig_gateway *g, enum msg_kind kind, struct sub_id sub, uint32_t from);
-void rig_accept(struct rig_gateway *g);                    /* HELLO_REPLY */
+void rig_accept(struct rig_gateway *g); /* HELLO_REPLY */
 /* The next message, pings left out; false = none there. The caller calls msg_deinit. */
 bool rig_recv(struct rig_gateway *g, struct msg *m);
 /* The same, waiting up to 10 s for it (threads); fails the test otherwise. */
 void rig_wait(struct rig_gateway *g, struct msg *m);
-/* Cuts the connection. The link must have no reason to close it by itself meanwhile (long silence_ns). */
+/* Cuts the connection. The link must have no reason to close it by itself meanwhile (long
+ * silence_ns). */
 void rig_cut(struct rig_gateway *g);
 
 #endif
