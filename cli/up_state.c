@@ -54,7 +54,8 @@ int up_state_open(struct up_state *s, const char *dir, struct err *e) {
     memset(s, 0, sizeof(*s));
     s->lock_fd = -1;
     snprintf(s->dir, sizeof(s->dir), "%s", dir);
-    snprintf(s->keys, sizeof(s->keys), "%s/link.keys", dir);
+    if (snprintf(s->keys, sizeof(s->keys), "%s/link.keys", dir) >= (int)sizeof(s->keys))
+        return err_set_param(e, ERR_BAD_VALUE, "state", "the path of --state is too long");
     snprintf(s->gateway_file, sizeof(s->gateway_file), "%s/gateway.json", dir);
     if (make_dirs(dir, e) != 0)
         return -1;

@@ -16,7 +16,7 @@
 #define UP_PATH_MAX (SETTINGS_TEXT_MAX + 32)
 
 struct up_state {
-    char dir[SETTINGS_TEXT_MAX], keys[UP_PATH_MAX], gateway_file[UP_PATH_MAX];
+    char dir[SETTINGS_TEXT_MAX], keys[SETTINGS_TEXT_MAX], gateway_file[UP_PATH_MAX];
     int lock_fd;
     bool was_unclean; /* a gateway.json lay there: the last `up` was killed; its ports may still be closing */
 };
