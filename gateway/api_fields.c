@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define API_DEPTH_MAX 64
+#define API_VALUES_MAX (2u << 20)
 
 json_t *api_get(const json_t *o, const char *key)
 {
@@ -105,10 +106,12 @@ int api_token_id(const json_t *v, const char *param, int32_t n_vocab, int32_t *o
     return 0;
 }
 
-/* Depth of brackets outside strings, before the parser recurses on what a stranger sent. */
-static bool too_deep(const char *p, size_t n)
+/* Before the parser works on what a stranger sent: depth of brackets (it recurses) and number of values (a value
+ * of two bytes takes over a hundred in its tree), outside strings. */
+static const char *too_much(const char *p, size_t n)
 {
     int depth = 0;
+    uint32_t values = 0;
     bool in_string = false;
     for (size_t i = 0; i < n; i++) {
         char c = p[i];
@@ -118,12 +121,16 @@ static bool too_deep(const char *p, size_t n)
         } else if (c == '"') {
             in_string = true;
         } else if (c == '[' || c == '{') {
-            if (++depth > API_DEPTH_MAX) return true;
+            if (++depth > API_DEPTH_MAX) return "it is nested too deeply";
+            values++;
         } else if (c == ']' || c == '}') {
             depth--;
+        } else if (c == ',') {
+            values++;
         }
+        if (values > API_VALUES_MAX) return "it has too many values";
     }
-    return false;
+    return NULL;
 }
 
 json_t *api_parse_body(const char *p, size_t n, struct err *e)
@@ -132,8 +139,10 @@ json_t *api_parse_body(const char *p, size_t n, struct err *e)
         err_set(e, ERR_BAD_JSON, "The request body is empty; send a JSON object.");
         return NULL;
     }
-    if (too_deep(p, n)) {
-        err_set(e, ERR_BAD_JSON, "The JSON body is nested too deeply (limit %d).", API_DEPTH_MAX);
+    const char *why = too_much(p, n);
+    if (why) {
+        err_set(e, ERR_BAD_JSON, "The JSON body is refused: %s (limits: depth %d, %u values).", why, API_DEPTH_MAX,
+                API_VALUES_MAX);
         return NULL;
     }
     json_error_t je;

@@ -174,9 +174,10 @@ static int read_stops(struct api_params *p, const json_t *o, int32_t n_vocab, st
 
 static int bias_entry(struct api_params *p, const char *key, const json_t *v, int32_t n_vocab, struct err *e)
 {
-    char *end;
-    long long id = strtoll(key, &end, 10);
-    if (*key == '\0' || *end != '\0' || id < 0 || id >= n_vocab) {
+    size_t digits = strspn(key, "0123456789");
+    bool plain = digits > 0 && digits < 12 && key[digits] == '\0';
+    long long id = plain ? strtoll(key, NULL, 10) : -1;
+    if (id < 0 || id >= n_vocab) {
         return err_set_param(e, ERR_BAD_VALUE, "logit_bias", "logit_bias key '%.32s' is not a token id in 0 .. %d.", key, n_vocab - 1);
     }
     double d = json_number_value(v);

@@ -8,18 +8,9 @@
 #define SLUICE_GATEWAY_API_PARAMS_H
 
 #include "gateway/api_fields.h"
+#include "gateway/api_limits.h"
 #include "gateway/request.h"
 #include "proto/message.h"
-#include "scheduler/class_table.h"
-
-struct api_limits {                /* from settings and the model, fixed at start */
-    const char *model_name;
-    int32_t n_vocab;
-    uint32_t n_ctx;
-    uint32_t max_choices;          /* n x prompts */
-    uint32_t default_max_tokens_chat;
-    struct class_table classes;
-};
 
 struct api_params {
     enum endpoint endpoint;

@@ -5,13 +5,13 @@
 
 #include <string.h>
 
-
 static void fill_submit(struct choice *c, const struct api_params *p, const struct api_prompt *prompt, uint64_t seed)
 {
     struct msg_submit *s = &c->seq.submit;
     s->cls = p->cls;
     s->n_prompt = (uint32_t)prompt->ids.n;
-    s->min_total = p->min_tokens ? s->n_prompt + (uint32_t)p->min_tokens : 0;
+    uint64_t min = p->min_tokens ? (uint64_t)s->n_prompt + (uint64_t)p->min_tokens : 0;
+    s->min_total = min < UINT32_MAX ? (uint32_t)min : UINT32_MAX;
     s->temperature = (float)p->temperature;
     s->top_p = (float)p->top_p;
     s->min_p = (float)p->min_p;
@@ -33,8 +33,16 @@ static void fill_submit(struct choice *c, const struct api_params *p, const stru
     s->n_bias = p->n_bias;
 }
 
+/* min_total is kept within it: the link refuses a SUBMIT that asks for more than it may make. */
+static void choice_shorten(struct choice *c, uint32_t max_total)
+{
+    struct msg_submit *s = &c->seq.submit;
+    s->max_total = max_total;
+    if (s->min_total > max_total) s->min_total = max_total;
+}
+
 void choice_init(struct choice *c, struct request *r, uint32_t index, const struct api_params *params,
-                 const struct api_prompt *prompt, uint64_t seed)
+                 const struct api_prompt *prompt, uint64_t seed, uint32_t n_ctx)
 {
     memset(c, 0, sizeof *c);
     c->request = r;
@@ -44,6 +52,8 @@ void choice_init(struct choice *c, struct request *r, uint32_t index, const stru
     c->seq.prompt = prompt->ids.ids;
     c->seq.n_prompt = (uint32_t)prompt->ids.n;
     fill_submit(c, params, prompt, seed);
+    uint64_t total = (uint64_t)c->seq.n_prompt + (uint64_t)params->max_tokens;
+    choice_shorten(c, total < n_ctx ? (uint32_t)total : n_ctx);
     /* prompt scores: the first id has none, so index 1 is the first record */
     bool scores = params->echo && params->logprobs;
     c->from0 = c->seq.from = scores ? 1 : c->seq.n_prompt;
@@ -90,9 +100,15 @@ int choice_take(struct choice *c, const struct api_params *params, uint32_t inde
     return 0;
 }
 
+/* Nothing was said yet, but ids may have been rendered into bytes that are still held back. */
 void choice_restart(struct choice *c)
 {
-    c->n_lps = 0;
+    c->n_lps = c->cursor = 0;
+    c->stop = (struct stop_state){0};
+    c->stopped = false;
+    c->fed = c->sent = c->chars = 0;
+    buf_clear(&c->raw);
+    c->detok = (struct detok){0};
     c->finish = FINISH_NONE;
     c->first_ns = c->last_ns = 0;
 }
@@ -104,13 +120,19 @@ static uint64_t count_chars(const char *p, size_t n)
     return chars;
 }
 
-/* Visible bytes of the next id into `raw`, and through the matcher. */
-static void feed(struct choice *c, const struct api_params *params, const struct model *m, const struct stop_set *stops)
+/* Visible bytes of the next id into `raw`, and through the matcher. As the worker does it: a stop that completes
+ * before min_tokens are made is ignored. */
+static void feed(struct choice *c, const struct api_params *params, const struct model *m,
+                 const struct stop_set *stops)
 {
-    size_t n;
+    size_t n, at = 0;
+    bool may_end = c->seq.n_prompt + c->cursor + 1 >= c->seq.submit.min_total;
     const uint8_t *b = detok_visible(m->vocab, c->seq.out[c->cursor++], params->skip_special, &n);
-    uint64_t start, end;
-    if (!c->stopped && stop_feed(stops, &c->stop, b, n, &start, &end)) c->stopped = true;
+    uint64_t base = c->stop.fed, start, end;
+    while (!c->stopped && at < n && stop_feed(stops, &c->stop, b + at, n - at, &start, &end)) {
+        c->stopped = may_end;
+        at = (size_t)(end - base);
+    }
     c->fed += n;
     buf_add(&c->raw, b, n);
 }

@@ -32,7 +32,7 @@ struct choice {
     struct buf raw;                /* released later: fed - sent bytes */
     struct detok detok;
     uint64_t chars;                /* code points of text so far (text_offset) */
-    bool begun, finish_sent;
+    bool begun, finish_sent, counted; /* counted: in the metrics */
     enum finish finish;
     uint32_t visible;
     uint64_t first_ns, last_ns;
@@ -46,9 +46,9 @@ struct piece {
     enum finish finish;
 };
 
-/* Fills seq.submit from the parameters; lists stay borrowed from `params` and `prompt`. */
+/* Fills seq.submit from the parameters; lists stay borrowed from `params` and `prompt`. The answer ends at n_ctx. */
 void choice_init(struct choice *c, struct request *r, uint32_t index, const struct api_params *params,
-                 const struct api_prompt *prompt, uint64_t seed);
+                 const struct api_prompt *prompt, uint64_t seed, uint32_t n_ctx);
 void choice_deinit(struct choice *c);
 /* Store what was delivered. -1 = no memory. */
 int choice_take(struct choice *c, const struct api_params *params, uint32_t index, const struct msg_record *records, uint32_t n,

@@ -4,29 +4,14 @@
 #include "base/mem.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 #define TICK_MAX_MS 100
-
-uint64_t gateway_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-int64_t gateway_wall_s(void)
-{
-    return (int64_t)time(NULL);
-}
 
 static void slot_give_back(struct dispatch *d, uint32_t slot)
 {
     assert(d->n_free < d->max_slots);
     d->slots[slot] = NULL;
-    d->done[slot] = false;
     d->free_slots[d->n_free++] = slot;
 }
 
@@ -62,7 +47,6 @@ static void perform_deliver(struct dispatch *d, const struct gateway_action *a)
     assert(t != NULL && a->skip + a->n <= t->n);
     if (a->finish != FINISH_NONE) {
         /* nothing more will come: the slot is released at once, a slow client costs no seat in the queue */
-        d->done[a->slot] = true;
         d->slots[a->slot] = NULL;
         later(d, (struct dispatch_later){.kind = GE_RELEASE, .slot = a->slot});
     }
@@ -131,7 +115,7 @@ static void perform(struct dispatch *d, const struct gateway_action *a)
     case GA_ACK: perform_simple(d, a); break;
     case GA_DELIVER: perform_deliver(d, a); break;
     case GA_FAIL: perform_fail(d, a); break;
-    case GA_DRAINED: d->drained = true; break;
+    case GA_DRAINED: break; /* the process asks dispatch_idle */
     case GA_RESTART:
         s = d->slots[a->slot];
         if (s == NULL) break;
@@ -172,20 +156,17 @@ void dispatch_event(struct dispatch *d, const struct gateway_event *ev)
 
 static int refuse(const struct dispatch *d, const struct sequence *s, struct err *e)
 {
-    struct gateway_stats st;
     if (d->g->draining) return err_set(e, ERR_DRAINING, "The server is shutting down; try another one.");
-    gateway_core_stats(d->core, &st);
-    uint32_t live = d->max_slots - d->n_free;
-    if (d->n_free == 0 || live >= (uint64_t)d->g->settings->max_queue_requests) {
-        return err_set(e, ERR_QUEUE_FULL, "%u requests are waiting or running; try again later.", live);
+    if (d->n_free == 0) {
+        return err_set(e, ERR_QUEUE_FULL, "%u requests are waiting or running; try again later.", d->max_slots);
     }
     uint32_t capacity = gateway_core_capacity(d->core);
-    if (capacity > 0 && s->n_prompt + 1 > capacity) {
-        return err_set_param(e, ERR_POOL_TOO_SMALL, "prompt",
-                             "The prompt has %u tokens, but the KV pool of the largest worker holds %u with one to make; shorten "
-                             "the prompt or give the worker more memory (--kv-tokens).", s->n_prompt, capacity);
-    }
-    return 0;
+    uint32_t need = s->submit.max_total > s->n_prompt ? s->n_prompt + 1 : s->n_prompt;
+    if (capacity == 0 || need <= capacity) return 0;
+    return err_set_param(e, ERR_POOL_TOO_SMALL, "prompt",
+                         "The prompt has %u tokens, but the KV pool of the largest worker holds %u, one to "
+                         "make included; shorten the prompt or give the worker more memory (--kv-tokens).",
+                         s->n_prompt, capacity);
 }
 
 int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e)
@@ -193,10 +174,10 @@ int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e)
     if (refuse(d, s, e) != 0) return -1;
     uint32_t capacity = gateway_core_capacity(d->core);
     if (capacity > 0 && s->submit.max_total > capacity) s->submit.max_total = capacity; /* ends as `length` */
+    if (s->submit.min_total > s->submit.max_total) s->submit.min_total = s->submit.max_total;
     struct gateway_event ev = {.kind = GE_ARRIVED};
     ev.slot = s->slot = d->free_slots[--d->n_free];
     d->slots[ev.slot] = s;
-    d->done[ev.slot] = false;
     s->arrived_ns = gateway_now_ns();
     s->submit.tag = ++d->arrivals;
     ev.arrived.cls = s->submit.cls;
@@ -237,10 +218,26 @@ const char *dispatch_endpoint(const struct dispatch *d)
     return transport_endpoint(d->listener);
 }
 
+static void fail_slots(struct dispatch *d, enum err_code code, bool sent_too)
+{
+    for (uint32_t i = 0; i < d->max_slots; i++) {
+        struct sequence *s = d->slots[i];
+        if (s == NULL || (s->sent_ns != 0 && !sent_too)) continue;
+        dispatch_leave(d, s);
+        s->ops->fail(s, code); /* may end its whole request, and others' slots with it */
+    }
+}
+
 void dispatch_drain(struct dispatch *d)
 {
     struct gateway_event ev = {.kind = GE_DRAIN};
     dispatch_event(d, &ev);
+    fail_slots(d, ERR_DRAINING, false);
+}
+
+void dispatch_fail_all(struct dispatch *d, enum err_code code)
+{
+    fail_slots(d, code, true);
 }
 
 bool dispatch_idle(const struct dispatch *d)
@@ -313,10 +310,9 @@ static int allocate(struct dispatch *d, const struct gateway_core_config *cfg)
     d->region = mem_map(d->region_bytes);
     d->actions = mem_array(gateway_core_actions_max(cfg), sizeof *d->actions);
     d->slots = mem_array(n, sizeof *d->slots);
-    d->done = mem_array(n, sizeof *d->done);
     d->free_slots = mem_array(n, sizeof *d->free_slots);
     d->later = mem_array(2 * (size_t)n, sizeof *d->later);
-    if (!d->region || !d->actions || !d->slots || !d->done || !d->free_slots || !d->later) return -1;
+    if (!d->region || !d->actions || !d->slots || !d->free_slots || !d->later) return -1;
     d->max_slots = n;
     for (uint32_t i = 0; i < n; i++) d->free_slots[d->n_free++] = n - 1 - i;
     d->core = gateway_core_init(d->region, cfg);
@@ -328,18 +324,22 @@ static void config_of(const struct gateway *g, struct gateway_core_config *cfg)
     memset(cfg, 0, sizeof *cfg);
     cfg->max_slots = (uint32_t)g->settings->max_queue_requests;
     cfg->max_workers = GATEWAY_WORKERS_MAX;
-    class_table_default(&cfg->classes);
+    cfg->classes = g->limits.classes;
     cfg->incarnation = g->incarnation;
     cfg->no_worker_ns = (uint64_t)(g->settings->no_worker_timeout_s * 1e9);
     cfg->lost_ns = cfg->no_worker_ns;
 }
 
-int dispatch_create(struct dispatch **out, struct gateway *g, struct err *e)
+int dispatch_create(struct dispatch **out, struct gateway *g, struct transport *listener, struct err *e)
 {
     struct gateway_core_config cfg;
     struct dispatch *d = mem_zalloc(sizeof *d);
-    if (d == NULL) return err_set(e, ERR_NO_MEMORY, "out of memory");
+    if (d == NULL) {
+        transport_close(&listener);
+        return err_set(e, ERR_NO_MEMORY, "out of memory");
+    }
     d->g = g;
+    d->listener = listener;
     config_of(g, &cfg);
     if (allocate(d, &cfg) != 0) {
         dispatch_destroy(&d);
@@ -373,7 +373,7 @@ void dispatch_destroy(struct dispatch **pd)
     struct dispatch *d = *pd;
     *pd = NULL;
     if (d == NULL) return;
-    if (d->listener) {
+    if (d->open_handles > 0) {
         link_close(d);
         uv_close((uv_handle_t *)&d->poll, on_closed);
         if (d->ticking) {
@@ -381,12 +381,11 @@ void dispatch_destroy(struct dispatch **pd)
             uv_close((uv_handle_t *)&d->prepare, on_closed);
         }
         while (d->open_handles > 0) uv_run(d->g->loop, UV_RUN_ONCE);
-        transport_close(&d->listener);
     }
+    transport_close(&d->listener);
     if (d->region) mem_unmap(d->region, d->region_bytes);
     mem_free(d->actions);
     mem_free(d->slots);
-    mem_free(d->done);
     mem_free(d->free_slots);
     mem_free(d->later);
     mem_free(d->ids);

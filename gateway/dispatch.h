@@ -8,6 +8,7 @@
 
 #include "gateway/gateway.h"
 #include "proto/message.h"
+#include "proto/transport.h"
 #include "scheduler/gateway_core.h"
 
 struct sequence;
@@ -34,7 +35,8 @@ struct sequence {
     uint32_t preemptions;
 };
 
-int dispatch_create(struct dispatch **out, struct gateway *g, struct err *e);
+/* `listener`: where workers come in, taken over; NULL = opened from the settings. 0, or -1 and nothing is left. */
+int dispatch_create(struct dispatch **out, struct gateway *g, struct transport *listener, struct err *e);
 void dispatch_destroy(struct dispatch **d);
 /* 0, or -1 with ERR_QUEUE_FULL / DRAINING / POOL_TOO_SMALL (sizes named); callbacks may come any time after. */
 int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e);
@@ -42,7 +44,9 @@ int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e);
 void dispatch_leave(struct dispatch *d, struct sequence *s);
 bool dispatch_ready(const struct dispatch *d);             /* a live worker */
 const char *dispatch_endpoint(const struct dispatch *d);   /* where workers meet us, the port filled in */
+/* Take nothing new; what no worker has seen yet fails with ERR_DRAINING, the rest goes on. */
 void dispatch_drain(struct dispatch *d);
+void dispatch_fail_all(struct dispatch *d, enum err_code code); /* the end of the drain time */
 bool dispatch_idle(const struct dispatch *d);
 void dispatch_stats(const struct dispatch *d, struct gateway_stats *out);
 /* Sums over live workers, for /metrics. */

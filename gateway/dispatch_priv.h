@@ -3,9 +3,6 @@
 #define SLUICE_GATEWAY_DISPATCH_PRIV_H
 
 #include "gateway/dispatch.h"
-#include "proto/transport.h"
-
-#define LINK_PING_NS 500000000ull
 
 struct link_session {
     bool used, accepted;
@@ -25,10 +22,9 @@ struct dispatch {
     void *region; size_t region_bytes;
     struct gateway_action *actions;
     struct sequence **slots;       /* NULL = free, or already left by its owner */
-    bool *done;                    /* finish delivered */
     uint32_t *free_slots, n_free, max_slots;
     struct dispatch_later *later; uint32_t later_head, n_later;
-    bool performing, drained;
+    bool performing;
     uint64_t arrivals;
     /* the message whose records GA_DELIVER names */
     const struct msg_tokens_entry *entry;

@@ -7,9 +7,8 @@
 #ifndef SLUICE_GATEWAY_GATEWAY_H
 #define SLUICE_GATEWAY_GATEWAY_H
 
-#include "config/config.h"
+#include "gateway/api_limits.h"
 #include "gateway/metrics.h"
-#include "model/model.h"
 
 #include <uv.h>
 
@@ -24,6 +23,7 @@ struct gateway {
     struct model *model;
     int64_t started_wall_s;        /* unix time; `created` of the model card */
     uint64_t incarnation;
+    struct api_limits limits;
     struct metrics metrics;
     struct dispatch *dispatch;
     struct lanes *lanes;
@@ -31,7 +31,12 @@ struct gateway {
     struct rpc_door *rpc;
     bool draining;                 /* first SIGTERM: /ready 503, new requests 503 */
     uint32_t live_requests;
+    uint64_t queue_bytes;          /* bodies, ids, scores of all requests: max-queue-bytes bounds it */
 };
+
+/* Take `more` bytes of max-queue-bytes: 0, or -1 (nothing taken). Give back with gateway_uncharge. */
+int gateway_charge(struct gateway *g, uint64_t more);
+void gateway_uncharge(struct gateway *g, uint64_t bytes);
 
 uint64_t gateway_now_ns(void);     /* CLOCK_MONOTONIC */
 int64_t gateway_wall_s(void);

@@ -8,10 +8,14 @@
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define SWEEP_MS 500
+#define DESCRIPTORS_KEPT 64u        /* for the link, the RPC door, files */
+#define CONNS_OVER 16u              /* connections over the limit that are there only to be told so */
+#define FLUSH_RUNS 8
 #define HTTP_POOL_BYTES (96u << 10) /* per connection: headers, and the chunk that is being sent */
 
 /* ---- the loop: MHD_run when its epoll is readable, when its time-out is due, after resumes */
@@ -54,7 +58,8 @@ static void on_check(uv_check_t *c)
 static void on_prepare(uv_prepare_t *p)
 {
     struct http_server *h = p->data;
-    if (h->run_wanted) run(h);
+    for (int i = 0; h->run_wanted && i < 4; i++) run(h);
+    if (h->run_wanted) uv_timer_start(&h->timeout, on_timeout, 0, 0);
 }
 
 void http_run_soon(struct http_server *h)
@@ -70,6 +75,23 @@ static void cut(struct http_conn *c)
     c->cut = true;
 }
 
+/* libmicrohttpd takes no reply in the middle of headers or body; nothing else was sent on the connection since its last
+ * whole reply, so it is written past it. */
+static void time_out(struct http_call *c)
+{
+    struct err e;
+    struct buf body = {0}, all = {0};
+    err_set(&e, ERR_TIMEOUT, "The request was not sent in time.");
+    error_json(&body, &e);
+    buf_addf(&all, "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n");
+    if (c->label[0]) buf_addf(&all, "X-Request-Id: %s\r\n", c->label);
+    buf_addf(&all, "Content-Length: %zu\r\n\r\n%s", body.len, buf_str(&body));
+    if (!all.bad && send(c->hc->fd, all.p, all.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) log_debug("http: 408 not sent");
+    buf_deinit(&all);
+    buf_deinit(&body);
+    cut(c->hc);
+}
+
 static bool past(uint64_t now, uint64_t since, double limit_s)
 {
     return now > since && (double)(now - since) > limit_s * 1e9;
@@ -78,12 +100,12 @@ static bool past(uint64_t now, uint64_t since, double limit_s)
 static void sweep_call(struct http_server *h, struct http_call *c, uint64_t now)
 {
     const struct settings *s = h->g->settings;
-    if (c->gone || c->hc == NULL) return;
-    if (c->request == NULL && !c->replied && past(now, c->since_ns, s->body_timeout_s + (c->seen ? 0 : s->header_timeout_s))) {
-        cut(c->hc);
-    } else if (c->streaming && c->waiting_reader && past(now, c->progress_ns, s->slow_reader_s)) {
+    if (c->gone || c->hc == NULL || c->hc->cut) return;
+    if (c->request == NULL && !c->replied) {
+        if (past(now, c->since_ns, c->seen ? s->body_timeout_s : s->header_timeout_s)) time_out(c);
+    } else if (c->replied && !c->suspended && past(now, c->progress_ns, s->slow_reader_s)) {
         h->g->metrics.slow_readers_cut++;
-        log_info("a stream was cut: its client read nothing for %g s", s->slow_reader_s);
+        log_info("a reply was cut: its client read nothing for %g s", s->slow_reader_s);
         cut(c->hc);
         http_call_gone(c);
     }
@@ -97,7 +119,8 @@ static void on_sweep(uv_timer_t *t)
     list_each(at, next, &h->calls) sweep_call(h, list_item(at, struct http_call, node), now);
     list_each(at, next, &h->conns) {
         struct http_conn *c = list_item(at, struct http_conn, node);
-        if (!c->in_call && past(now, c->since_ns, h->g->settings->header_timeout_s + (h->quiesced ? 0 : HTTP_KEEPALIVE_S))) cut(c);
+        double limit_s = c->served ? HTTP_KEEPALIVE_S : h->g->settings->header_timeout_s;
+        if (!c->in_call && past(now, c->since_ns, limit_s)) cut(c);
     }
 }
 
@@ -113,6 +136,7 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx, en
         h->n_conns--;
         mem_free(c);
         *ctx = NULL;
+        http_run_soon(h); /* at its limit MHD accepts again in the next run only */
         return;
     }
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -186,16 +210,37 @@ static int listen_on(struct http_server *h, const char *text, struct err *e)
     return 0;
 }
 
+/* Connections never take the last descriptors: an accept that fails for want of one would be tried again
+ * and again, by us or by the link's own thread. Over max_conns a client gets 503, over the sum it waits in the backlog. */
+static void bound_connections(struct http_server *h)
+{
+    struct rlimit r;
+    uint64_t want = (uint64_t)h->g->settings->max_connections;
+    h->max_conns = (uint32_t)want;
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur == RLIM_INFINITY) return;
+    if (r.rlim_cur < r.rlim_max) {
+        rlim_t soft = r.rlim_cur;
+        r.rlim_cur = r.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &r) != 0) r.rlim_cur = soft;
+    }
+    uint64_t room = r.rlim_cur > DESCRIPTORS_KEPT + CONNS_OVER + 1 ? r.rlim_cur - DESCRIPTORS_KEPT - CONNS_OVER : 1;
+    if (want <= room) return;
+    h->max_conns = (uint32_t)room;
+    log_warn("at most %u connections: the process may open %llu descriptors", h->max_conns,
+             (unsigned long long)r.rlim_cur);
+}
+
 static int start_daemon(struct http_server *h, struct err *e)
 {
     const struct settings *s = h->g->settings;
+    bound_connections(h);
     h->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, http_call_handle, h,
         MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
         MHD_OPTION_URI_LOG_CALLBACK, http_call_new, h, MHD_OPTION_NOTIFY_COMPLETED, http_call_completed, h,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_POOL_BYTES + (size_t)s->max_header_bytes,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->max_connections + 64u, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, h->max_conns + CONNS_OVER, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
     if (h->daemon == NULL) {
         close(h->listen_fd);
         return err_set(e, ERR_IO, "cannot start the HTTP server on %s", s->http);
@@ -246,7 +291,12 @@ uint16_t http_port(const struct http_server *h)
 
 bool http_idle(const struct http_server *h)
 {
-    return h->n_calls == 0;
+    struct list *at, *next;
+    list_each(at, next, &h->calls) {
+        const struct http_call *c = list_item(at, struct http_call, node);
+        if (c->request || c->replied) return false; /* half-sent requests are not waited for */
+    }
+    return true;
 }
 
 void http_quiesce(struct http_server *h)
@@ -270,6 +320,7 @@ void http_destroy(struct http_server **ph)
     *ph = NULL;
     if (h == NULL) return;
     http_quiesce(h);
+    for (int i = 0; i < FLUSH_RUNS; i++) MHD_run(h->daemon); /* errors that were just woken */
     list_each(at, next, &h->calls) http_call_gone(list_item(at, struct http_call, node));
     MHD_run(h->daemon); /* suspended connections must be resumed and seen before the stop, or it aborts */
     uv_close((uv_handle_t *)&h->epoll, on_closed);

@@ -1,4 +1,5 @@
-/* http_priv.h - the inside of the HTTP door: http.c (daemon, loop, sweeps), http_call.c (one call), http_route.c (paths).
+/* http_priv.h - the inside of the HTTP door: http.c (daemon, loop, sweeps), http_call.c (one call, up to its request),
+ * http_reply.c (answers), http_route.c (paths).
  *
  * A call is one HTTP request on a connection. libmicrohttpd runs only inside MHD_run on the loop thread, called when its
  * epoll descriptor is readable, when its time-out is due, and once per loop turn after calls were resumed.
@@ -22,6 +23,7 @@ struct http_conn {                 /* one TCP connection, from accept to close *
     int fd;
     uint64_t since_ns;             /* accepted, or last reply done: header deadline */
     bool in_call, cut;
+    bool served;                   /* a reply went out before: idle times count as keep-alive */
 };
 
 enum http_method { HTTP_GET, HTTP_POST, HTTP_HEAD, HTTP_OTHER };
@@ -45,13 +47,14 @@ struct http_call {
     const struct http_route *route;
     const char *id;                /* behind a prefix route */
     char label[129];
-    bool seen, too_large, suspended, gone, replied, streaming, watching;
+    bool seen, too_large, no_room, suspended, gone, replied, watching;
     struct buf body;
+    uint64_t taken, charged;       /* bytes of body: received, and held against max-queue-bytes */
     struct request *request;
     struct buf out; size_t out_at; /* framed events not yet taken by the socket */
     bool stream_end;
-    uint64_t since_ns, progress_ns;
-    bool waiting_reader;           /* there was something to read since progress_ns */
+    uint64_t since_ns;             /* header deadline, then body deadline */
+    uint64_t progress_ns;          /* the socket took something, or the call was suspended */
     uv_poll_t watch;
 };
 
@@ -68,6 +71,7 @@ struct http_server {
     int open_handles;
     struct list calls, conns;
     uint32_t n_conns, n_calls;
+    uint32_t max_conns;            /* over it: 503 */
 };
 
 /* http.c */
@@ -79,11 +83,18 @@ const struct http_route *http_route_find(const char *path, const char **id);
 enum MHD_Result http_route_reply(struct http_call *c);
 
 /* http_call.c */
+void http_call_resume(struct http_call *c);
 void *http_call_new(void *cls, const char *uri, struct MHD_Connection *conn);
 enum MHD_Result http_call_handle(void *cls, struct MHD_Connection *conn, const char *url, const char *method,
                                  const char *version, const char *upload, size_t *upload_size, void **con_cls);
 void http_call_completed(void *cls, struct MHD_Connection *conn, void **con_cls, enum MHD_RequestTerminationCode why);
 void http_call_gone(struct http_call *c);
+
+/* http_reply.c */
+/* What the request has to say now, or suspend. */
+enum MHD_Result http_answer(struct http_call *c);
+enum MHD_Result http_reply_now(struct http_call *c, enum err_code code, const char *param, const char *text,
+                               const char *allow);
 enum MHD_Result http_reply(struct http_call *c, unsigned status, const char *type, const char *p, size_t n, const char *allow,
                            uint32_t retry_after_s);
 enum MHD_Result http_reply_error(struct http_call *c, const struct err *e, const char *allow, uint32_t retry_after_s);

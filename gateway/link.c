@@ -186,9 +186,7 @@ int link_submit(struct dispatch *d, const struct gateway_action *a, struct seque
     }
     memcpy(d->ids, s->prompt, s->n_prompt * sizeof *d->ids);
     if (s->n_out) memcpy(d->ids + s->n_prompt, s->out, s->n_out * sizeof *d->ids);
-    struct class_table classes;
-    class_table_default(&classes);
-    const struct class_row *row = &classes.rows[s->submit.cls];
+    const struct class_row *row = &d->g->limits.classes.rows[s->submit.cls];
     struct msg m = {.kind = MSG_SUBMIT, .u.submit = s->submit};
     m.u.submit.sub = a->sub;
     m.u.submit.rank = row->rank;
@@ -226,12 +224,22 @@ static void on_readable(uv_poll_t *p, int status, int events)
     link_receive(p->data);
 }
 
+/* A listener of memory may be there already: tests. */
+static int listen_for_workers(struct dispatch *d, struct err *e)
+{
+    const struct settings *s = d->g->settings;
+    if (d->listener != NULL) return 0;
+    return transport_listen(&d->listener, s->workers_endpoint, d->keys.on ? &d->keys : NULL, MSG_BYTES_MAX, e);
+}
+
 int link_open(struct dispatch *d, struct err *e)
 {
     const struct settings *s = d->g->settings;
     if (s->link_keys[0] && transport_keys_load(&d->keys, s->link_keys, true, e) != 0) return -1;
     buf_init(&d->out, MSG_BYTES_MAX);
-    if (transport_listen(&d->listener, s->workers_endpoint, d->keys.on ? &d->keys : NULL, MSG_BYTES_MAX, e) != 0) return -1;
+    int r = listen_for_workers(d, e);
+    transport_keys_wipe(&d->keys);
+    if (r != 0) return -1;
     d->poll.data = d;
     if (uv_poll_init(d->g->loop, &d->poll, transport_fd(d->listener)) != 0) {
         transport_close(&d->listener);

@@ -9,6 +9,7 @@
 #include "gateway/rpc_door.h"
 #include "gateway/state_file.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,26 +28,36 @@ struct process {
     uv_poll_t parent;
     uv_timer_t drain;
     uint64_t drain_end_ns;
-    bool stop;
+    bool stop, drain_over;
 };
+
+static void stop(struct process *p)
+{
+    p->stop = true;
+    uv_stop(&p->loop);
+}
 
 static void on_drain_tick(uv_timer_t *t)
 {
     struct process *p = t->data;
     bool idle = p->g.live_requests == 0 && dispatch_idle(p->g.dispatch) && http_idle(p->g.http);
-    if (idle || gateway_now_ns() > p->drain_end_ns) {
-        if (!idle) log_warn("drain time is over: %u requests are cut", p->g.live_requests);
-        p->stop = true;
-        uv_stop(&p->loop);
+    if (!idle && gateway_now_ns() < p->drain_end_ns) return;
+    if (!idle && !p->drain_over) { /* each client learns of it, then one more second to send that */
+        log_warn("drain time is over: %u requests are cut", p->g.live_requests);
+        p->drain_over = true;
+        p->drain_end_ns += 1000000000u;
+        dispatch_fail_all(p->g.dispatch, ERR_DRAINING);
+        return;
     }
+    stop(p);
 }
 
 /* First signal: take nothing new, let what runs finish. Second: now. */
 static void leave(struct process *p, const char *why)
 {
     if (p->g.draining) {
-        p->stop = true;
-        uv_stop(&p->loop);
+        dispatch_fail_all(p->g.dispatch, ERR_DRAINING); /* http_destroy sends what the sockets take at once */
+        stop(p);
         return;
     }
     log_info("%s: draining, %u requests live", why, p->g.live_requests);
@@ -67,11 +78,11 @@ static void on_parent(uv_poll_t *w, int status, int events)
     char c;
     (void)status;
     (void)events;
-    if (read(p->settings.supervisor_fd, &c, 1) > 0) return;
+    ssize_t n = read((int)p->settings.supervisor_fd, &c, 1);
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) return;
     log_warn("the supervisor is gone: leaving");
     uv_poll_stop(w);
-    p->stop = true;
-    uv_stop(&p->loop);
+    stop(p);
 }
 
 static void watch_process(struct process *p)
@@ -98,7 +109,7 @@ static void pin(const struct settings *s)
 static int open_doors(struct process *p, struct err *e)
 {
     struct gateway *g = &p->g;
-    if (lanes_create(&g->lanes, g, e) != 0 || dispatch_create(&g->dispatch, g, e) != 0) return -1;
+    if (lanes_create(&g->lanes, g, e) != 0 || dispatch_create(&g->dispatch, g, NULL, e) != 0) return -1;
     if (http_create(&g->http, g, e) != 0 || rpc_door_create(&g->rpc, g, e) != 0) return -1;
     return state_file_write(g, e);
 }
@@ -128,6 +139,7 @@ static int run(struct process *p)
     g->loop = &p->loop;
     g->started_wall_s = gateway_wall_s();
     if (getrandom(&g->incarnation, sizeof g->incarnation, 0) != (ssize_t)sizeof g->incarnation) g->incarnation = gateway_now_ns();
+    api_limits_fill(&g->limits, &p->settings, &p->model);
     metrics_init(&g->metrics);
     uv_loop_init(&p->loop);
     watch_process(p);

@@ -40,6 +40,11 @@ static double seconds(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
 }
 
+void metrics_request(struct metrics *m, uint8_t cls, uint32_t n)
+{
+    hist_add(&m->cls[cls].n_choices, n);
+}
+
 void metrics_itl(struct metrics *m, uint8_t cls, uint64_t gap_ns)
 {
     hist_add(&m->cls[cls].itl, (double)gap_ns * 1e-9);
@@ -76,7 +81,7 @@ static void escape(const char *in, char *out, size_t cap)
 {
     size_t n = 0;
     for (; *in && n + 3 < cap; in++) {
-        if (*in == '\n') {
+        if (*in == '\n') { /* the one control character that the format can write */
             out[n++] = '\\';
             out[n++] = 'n';
             continue;
@@ -133,6 +138,7 @@ static void add_histograms(struct writer *w, const struct metrics *m)
         {"vllm:request_decode_time_seconds", "First to last token.", offsetof(struct metrics_class, decode)},
         {"vllm:request_prompt_tokens", "Prompt tokens of a request.", offsetof(struct metrics_class, prompt_tokens)},
         {"vllm:request_generation_tokens", "Output tokens of a request.", offsetof(struct metrics_class, generation_tokens)},
+        {"vllm:request_params_n", "n asked for.", offsetof(struct metrics_class, n_choices)},
         {"vllm:request_params_max_tokens", "max_tokens asked for.", offsetof(struct metrics_class, max_tokens)},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) add_hist(w, rows[i].name, rows[i].help, m, rows[i].offset);
@@ -141,7 +147,7 @@ static void add_histograms(struct writer *w, const struct metrics *m)
 static void add_counters(struct writer *w, const struct metrics *m)
 {
     double prompt = 0, made = 0;
-    header(w, "vllm:request_success", "counter", "Finished choices by reason.");
+    header(w, "vllm:request_success_total", "counter", "Finished choices by reason.");
     for (int f = 0; f < FINISH_COUNT; f++) {
         char labels[64];
         for (uint32_t c = 0; c < w->classes->n; c++) {
@@ -211,6 +217,15 @@ static void add_process(struct writer *w, const struct gateway *g)
         snprintf(labels, sizeof labels, ",status=\"%dxx\"", i);
         sample(w, "sluice:http_responses_total", labels, (double)g->metrics.http_requests[i]);
     }
+    header(w, "sluice:request_errors_total", "counter", "Requests that failed, by error code.");
+    for (int i = 1; i < ERR_COUNT; i++) {
+        snprintf(labels, sizeof labels, ",code=\"%s\"", err_name((enum err_code)i));
+        sample(w, "sluice:request_errors_total", labels, (double)g->metrics.errors[i]);
+    }
+    header(w, "sluice:queue_bytes", "gauge", "Memory of all requests, as max-queue-bytes counts it.");
+    sample(w, "sluice:queue_bytes", "", (double)g->queue_bytes);
+    header(w, "sluice:requests_live", "gauge", "Requests in the gateway, being read included.");
+    sample(w, "sluice:requests_live", "", g->live_requests);
     header(w, "sluice:link_bad_messages_total", "counter", "Messages on the worker link that were dropped.");
     sample(w, "sluice:link_bad_messages_total", "", (double)g->metrics.link_bad_messages);
     header(w, "sluice:slow_readers_cut_total", "counter", "Streams ended because their client read nothing.");
@@ -221,9 +236,7 @@ static void add_process(struct writer *w, const struct gateway *g)
 
 void metrics_render(struct gateway *g, struct buf *out)
 {
-    struct class_table classes;
-    struct writer w = {.out = out, .classes = &classes};
-    class_table_default(&classes);
+    struct writer w = {.out = out, .classes = &g->limits.classes};
     escape(g->model->name, w.model, sizeof w.model);
     add_workers(&w, g);
     add_counters(&w, &g->metrics);

@@ -18,13 +18,13 @@ struct metrics_class {
     struct hist prompt_tokens, generation_tokens, max_tokens, n_choices;
     uint64_t prompt_tokens_total, generation_tokens_total;
     uint64_t finished[FINISH_COUNT];  /* choices by finish */
-    uint64_t aborted, expired;
+    uint64_t aborted;
 };
 
 struct metrics {
     struct metrics_class cls[CLASSES_MAX];
     uint64_t http_requests[6];        /* by status class: [2] = 2xx ... */
-    uint64_t http_errors[ERR_COUNT];
+    uint64_t errors[ERR_COUNT];       /* requests that failed, by code */
     uint64_t rpc_requests, link_bad_messages, link_messages_in, link_messages_out;
     uint64_t slow_readers_cut;
 };
@@ -39,6 +39,8 @@ struct metrics_choice {
 
 struct gateway;
 void metrics_init(struct metrics *m);
+/* A request of `n` choices a prompt was admitted. */
+void metrics_request(struct metrics *m, uint8_t cls, uint32_t n);
 void metrics_itl(struct metrics *m, uint8_t cls, uint64_t gap_ns);
 void metrics_choice_end(struct metrics *m, const struct metrics_choice *c);
 void metrics_render(struct gateway *g, struct buf *out);  /* text/plain; version=0.0.4 */

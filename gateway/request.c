@@ -19,14 +19,46 @@ static uint64_t random_u64(void)
     return v;
 }
 
+/* May end the request (a door that has nothing more to send closes it): nothing of it is touched afterwards. */
+static void wake(struct request *r)
+{
+    if (!r->starting) r->wake(r->door);
+}
+
+static void charge(struct request *r, uint64_t bytes)
+{
+    r->charged += bytes;
+    r->g->queue_bytes += bytes;
+}
+
+/* Into the metrics, once. */
+static void count_end(struct request *r, struct choice *c, enum finish finish)
+{
+    if (c->counted) return;
+    c->counted = true;
+    const struct metrics_choice m = {.cls = r->job.params.cls,
+                                     .finish = finish,
+                                     .arrived_ns = c->seq.arrived_ns,
+                                     .sent_ns = c->seq.sent_ns,
+                                     .first_ns = c->first_ns,
+                                     .last_ns = c->last_ns,
+                                     .prompt_tokens = c->seq.n_prompt,
+                                     .output_tokens = c->seq.n_out,
+                                     .max_tokens = (uint32_t)r->job.params.max_tokens};
+    metrics_choice_end(&r->g->metrics, &m);
+}
+
 static void fail(struct request *r, const struct err *e)
 {
     if (r->state == REQUEST_FAILED || r->state == REQUEST_ENDED || r->err.code != ERR_OK) return;
     r->err = *e;
     r->retry_after_s = err_retryable(e->code) ? 1 : 0;
     if (!r->pulled) r->state = REQUEST_FAILED;
-    for (uint32_t i = 0; i < r->n_choices; i++) dispatch_leave(r->g->dispatch, &r->choices[i].seq);
-    r->g->metrics.http_errors[e->code]++;
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        dispatch_leave(r->g->dispatch, &r->choices[i].seq);
+        count_end(r, &r->choices[i], FINISH_FAILED);
+    }
+    r->g->metrics.errors[e->code]++;
 }
 
 static void set_no_memory(struct err *e)
@@ -50,10 +82,9 @@ static int make_choices(struct request *r, struct err *e)
     uint64_t seed = p->has_seed ? p->seed : random_u64();
     r->n_choices = n;
     for (uint32_t i = 0; i < n; i++) {
-        choice_init(&r->choices[i], r, i, p, &r->job.prompts[i / p->n], rand_at(seed, i % p->n));
+        const struct api_prompt *prompt = &r->job.prompts[i / p->n];
+        choice_init(&r->choices[i], r, i, p, prompt, rand_at(seed, i % p->n), r->g->limits.n_ctx);
         r->choices[i].seq.ops = &ops;
-        uint64_t total = (uint64_t)r->choices[i].seq.n_prompt + (uint64_t)p->max_tokens;
-        r->choices[i].seq.submit.max_total = total > r->g->model->hp.n_ctx ? r->g->model->hp.n_ctx : (uint32_t)total;
     }
     return 0;
 }
@@ -66,8 +97,14 @@ static void start(struct request *r)
     r->created_s = gateway_wall_s();
     reply_head(r);
     int bad = make_choices(r, &e);
-    for (uint32_t i = 0; bad == 0 && i < r->n_choices; i++) bad = dispatch_arrive(r->g->dispatch, &r->choices[i].seq, &e);
+    charge(r, r->n_choices * sizeof *r->choices);
+    r->starting = true;
+    for (uint32_t i = 0; bad == 0 && i < r->n_choices; i++) {
+        bad = dispatch_arrive(r->g->dispatch, &r->choices[i].seq, &e);
+    }
+    r->starting = false;
     if (bad) fail(r, &e);
+    else metrics_request(&r->g->metrics, r->job.params.cls, r->job.params.n);
 }
 
 static void destroy(struct request *r)
@@ -81,6 +118,7 @@ static void destroy(struct request *r)
     api_job_deinit(&r->job);
     buf_deinit(&r->head);
     buf_deinit(&r->body);
+    gateway_uncharge(r->g, r->charged);
     r->g->live_requests--;
     mem_free(r);
 }
@@ -88,6 +126,18 @@ static void destroy(struct request *r)
 static void lane_work(struct lane_job *j, struct tokenizer_scratch *scratch)
 {
     api_job_work(&((struct request *)j)->job, scratch);
+}
+
+/* The body is gone, its ids (and the echoed text) are there instead. */
+static void recharge(struct request *r)
+{
+    uint64_t bytes = r->job.reply.cap;
+    for (uint32_t i = 0; i < r->job.n_prompts; i++) {
+        bytes += r->job.prompts[i].ids.n * sizeof(int32_t) + r->job.prompts[i].n_text;
+    }
+    gateway_uncharge(r->g, r->charged);
+    r->charged = 0;
+    charge(r, bytes);
 }
 
 static void lane_done(struct lane_job *j)
@@ -98,6 +148,7 @@ static void lane_done(struct lane_job *j)
         destroy(r);
         return;
     }
+    recharge(r);
     if (r->job.failed) {
         fail(r, &r->job.err);
     } else if (r->job.endpoint == ENDPOINT_TOKENIZE || r->job.endpoint == ENDPOINT_DETOKENIZE) {
@@ -105,18 +156,29 @@ static void lane_done(struct lane_job *j)
     } else {
         start(r);
     }
-    if (r->state != REQUEST_PENDING) r->wake(r->door);
+    if (r->state != REQUEST_PENDING) wake(r);
+}
+
+/* Why it cannot even be read now. */
+static int refuse(struct request *r, const struct request_in *in, struct err *e)
+{
+    struct gateway *g = r->g;
+    /* bulk work never stands before a chat's text */
+    bool bulk = in->n_body > LANE_BULK_BYTES || strcmp(in->cls, "batch") == 0;
+    if (g->draining) return err_set(e, ERR_DRAINING, "The server is shutting down; try another one.");
+    if (gateway_charge(g, in->n_body) != 0) {
+        return err_set(e, ERR_QUEUE_FULL, "The requests here fill their memory; try again later.");
+    }
+    r->charged = in->n_body;
+    if (lane_push(g->lanes, bulk ? LANE_BULK : LANE_CHAT, &r->lane) != 0) {
+        return err_set(e, ERR_QUEUE_FULL, "Too many requests are waiting to be read; try again.");
+    }
+    r->on_lane = true;
+    return 0;
 }
 
 struct request *request_submit(struct gateway *g, const struct request_in *in)
 {
-    static struct api_limits limits; /* the same for the whole process, filled once from settings and model */
-    if (limits.model_name == NULL) {
-        limits = (struct api_limits){.model_name = g->model->name, .n_vocab = (int32_t)g->model->hp.n_vocab,
-                                     .n_ctx = g->model->hp.n_ctx, .max_choices = (uint32_t)g->settings->max_choices,
-                                     .default_max_tokens_chat = (uint32_t)g->settings->default_max_tokens_chat};
-        class_table_default(&limits.classes);
-    }
     struct request *r = mem_zalloc(sizeof *r);
     if (r == NULL) {
         mem_free(in->body);
@@ -128,34 +190,14 @@ struct request *request_submit(struct gateway *g, const struct request_in *in)
     r->door = in->door;
     memcpy(r->label, in->label, sizeof r->label);
     buf_init(&r->body, 1u << 30);
-    api_job_init(&r->job, g->model, &limits, in);
+    api_job_init(&r->job, g->model, &g->limits, in);
     g->live_requests++;
-    /* bulk work never stands before a chat's text */
-    bool bulk = in->n_body > LANE_BULK_BYTES || strcmp(in->cls, "batch") == 0;
     struct err e;
-    if (g->draining) {
-        err_set(&e, ERR_DRAINING, "The server is shutting down; try another one.");
-        fail(r, &e);
-    } else if (lane_push(g->lanes, bulk ? LANE_BULK : LANE_CHAT, &r->lane) != 0) {
-        err_set(&e, ERR_QUEUE_FULL, "Too many requests are waiting to be read; try again.");
-        fail(r, &e);
-    } else {
-        r->on_lane = true;
-    }
+    if (refuse(r, in, &e) != 0) fail(r, &e);
     return r;
 }
 
 /* ---- from the dispatcher */
-
-static void choice_ended(struct request *r, struct choice *c)
-{
-    const struct metrics_choice m = {
-        .cls = r->job.params.cls, .finish = c->finish, .arrived_ns = c->seq.arrived_ns, .sent_ns = c->seq.sent_ns,
-        .first_ns = c->first_ns, .last_ns = c->last_ns, .prompt_tokens = c->seq.n_prompt,
-        .output_tokens = c->seq.n_out, .max_tokens = (uint32_t)r->job.params.max_tokens};
-    metrics_choice_end(&r->g->metrics, &m);
-    r->n_finished++;
-}
 
 static void note_times(struct request *r, struct choice *c, uint32_t n)
 {
@@ -166,37 +208,43 @@ static void note_times(struct request *r, struct choice *c, uint32_t n)
     c->last_ns = now;
 }
 
-static void deliver(struct sequence *s, uint32_t index, const struct msg_record *records, uint32_t n, bool logprobs,
-                    enum finish finish, uint32_t visible_bytes)
+static void fail_no_memory(struct request *r)
+{
+    struct err e;
+    set_no_memory(&e);
+    fail(r, &e);
+}
+
+static void deliver(struct sequence *s, uint32_t index, const struct msg_record *records, uint32_t n,
+                    bool logprobs, enum finish finish, uint32_t visible_bytes)
 {
     struct choice *c = (struct choice *)s;
     struct request *r = c->request;
-    struct err e;
-    if (choice_take(c, &r->job.params, index, records, n, logprobs) != 0) {
-        set_no_memory(&e);
-        fail(r, &e);
-        r->wake(r->door);
+    const struct api_params *p = &r->job.params;
+    charge(r, n * (sizeof(int32_t) + (p->logprobs ? 5 + p->n_top * sizeof(struct msg_top) : 0)));
+    if (choice_take(c, p, index, records, n, logprobs) != 0) {
+        fail_no_memory(r);
+        wake(r);
         return;
     }
     note_times(r, c, n);
     if (finish != FINISH_NONE) {
         c->finish = finish;
         c->visible = visible_bytes;
-        choice_ended(r, c);
+        r->n_finished++;
+        count_end(r, c, finish);
     }
-    if (r->job.params.stream) {
+    if (p->stream) {
         if (r->state == REQUEST_PENDING) r->state = REQUEST_STREAMING;
-    } else if (r->n_finished == r->n_choices) {
-        if (reply_whole(r) == 0) {
-            r->state = REQUEST_REPLY;
-        } else {
-            set_no_memory(&e);
-            fail(r, &e);
-        }
-    } else {
+    } else if (r->n_finished < r->n_choices) {
         return;
+    } else if (reply_whole(r) == 0) {
+        charge(r, r->body.len);
+        r->state = REQUEST_REPLY;
+    } else {
+        fail_no_memory(r);
     }
-    r->wake(r->door);
+    wake(r);
 }
 
 static void restart(struct sequence *s)
@@ -207,24 +255,32 @@ static void restart(struct sequence *s)
         struct err e;
         err_set(&e, ERR_WORKER_LOST, "The worker was lost and no equal one can go on with this answer.");
         fail(r, &e);
-        r->wake(r->door);
+        wake(r);
         return;
     }
     choice_restart(c);
+}
+
+static const char *why_failed(enum err_code code)
+{
+    switch (code) {
+    case ERR_NO_WORKER: return "No worker is ready to serve this model; try again.";
+    case ERR_WORKER_LOST: return "The worker of this answer was lost and none could go on with it.";
+    case ERR_DEADLINE: return "The deadline passed before the answer was complete.";
+    case ERR_DRAINING: return "The server is shutting down.";
+    case ERR_NO_MEMORY: return "The server is out of memory; try again.";
+    case ERR_POOL_TOO_SMALL: return "The request does not fit the worker's KV pool.";
+    default: return "The worker could not run this request.";
+    }
 }
 
 static void sequence_fail(struct sequence *s, enum err_code code)
 {
     struct request *r = ((struct choice *)s)->request;
     struct err e;
-    const char *text = code == ERR_NO_WORKER     ? "No worker is ready to serve this model; try again."
-                       : code == ERR_WORKER_LOST ? "The worker that made this answer was lost and none could go on with it."
-                       : code == ERR_DEADLINE    ? "The deadline passed before the answer was complete."
-                       : code == ERR_DRAINING    ? "The server is shutting down."
-                                                 : "The worker could not run this request.";
-    err_set(&e, code, "%s", text);
+    err_set(&e, code, "%s", why_failed(code));
     fail(r, &e);
-    r->wake(r->door);
+    wake(r);
 }
 
 static const struct sequence_ops ops = {deliver, restart, sequence_fail};
@@ -254,6 +310,13 @@ const char *request_body(struct request *r, size_t *n)
     return buf_str(b);
 }
 
+static enum pull pull_error(struct request *r, struct buf *out)
+{
+    r->state = REQUEST_ENDED;
+    error_json(out, &r->err);
+    return PULL_ERROR;
+}
+
 static enum pull pull_end(struct request *r, struct buf *out)
 {
     for (uint32_t i = 0; i < r->n_choices; i++) {
@@ -271,12 +334,8 @@ static enum pull pull_end(struct request *r, struct buf *out)
 enum pull request_pull(struct request *r, struct buf *out)
 {
     if (r->state == REQUEST_ENDED) return PULL_DONE;
+    if (r->state == REQUEST_FAILED) return pull_error(r, out); /* between the reply's head and its first event */
     if (r->state != REQUEST_STREAMING) return PULL_NONE;
-    if (r->err.code != ERR_OK) {
-        r->state = REQUEST_ENDED;
-        error_json(out, &r->err);
-        return PULL_ERROR;
-    }
     r->pulled = true;
     for (uint32_t i = 0; i < r->n_choices; i++) {
         struct choice *c = &r->choices[(r->turn + i) % r->n_choices];
@@ -291,7 +350,7 @@ enum pull request_pull(struct request *r, struct buf *out)
         buf_deinit(&text);
         if (some) return PULL_EVENT;
     }
-    return pull_end(r, out);
+    return r->err.code != ERR_OK ? pull_error(r, out) : pull_end(r, out);
 }
 
 void request_close(struct request **pr)
@@ -299,12 +358,7 @@ void request_close(struct request **pr)
     struct request *r = *pr;
     *pr = NULL;
     if (r == NULL) return;
-    for (uint32_t i = 0; i < r->n_choices; i++) {
-        if (r->choices[i].finish == FINISH_NONE && r->err.code == ERR_OK) {
-            r->choices[i].finish = FINISH_CANCELLED;
-            choice_ended(r, &r->choices[i]);
-        }
-    }
+    for (uint32_t i = 0; i < r->n_choices; i++) count_end(r, &r->choices[i], FINISH_CANCELLED);
     r->closed = true;
     if (!r->on_lane) destroy(r);
 }

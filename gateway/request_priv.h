@@ -13,6 +13,8 @@ struct request {
     struct choice *choices; uint32_t n_choices, n_finished;
     enum request_state state;
     bool on_lane, closed;          /* closed while a lane works: freed when it comes back */
+    bool starting;                 /* choices are being handed to the dispatcher: wake() waits */
+    uint64_t charged;              /* bytes of max-queue-bytes that are ours */
     bool pulled;                   /* something was sent: errors go into the stream now */
     bool usage_sent;
     uint32_t turn;                 /* choice that is looked at first */

@@ -13,7 +13,7 @@
 #define SWEEP_MS 250
 #define CLIENT_CALLS_MAX 4096
 
-struct rpc_peer { struct list node; uint32_t peer; uint64_t heard_ns, stuck_since_ns; uint32_t n_calls; };
+struct rpc_peer { struct list node; uint32_t peer; uint64_t heard_ns, stuck_since_ns; uint32_t n_calls; bool broken; };
 
 struct rpc_call {
     struct list node;
@@ -58,7 +58,7 @@ static int send_bytes(struct rpc_door *d, struct rpc_peer *p, const struct buf *
     return r;
 }
 
-static int send_error(struct rpc_door *d, struct rpc_peer *p, uint64_t id, const struct err *e, uint32_t retry_after_s)
+static void put_error(struct rpc_door *d, uint64_t id, const struct err *e, uint32_t retry_after_s)
 {
     buf_clear(&d->json);
     buf_clear(&d->body);
@@ -66,7 +66,20 @@ static int send_error(struct rpc_door *d, struct rpc_peer *p, uint64_t id, const
     error_json(&d->json, e);
     json_to_value(d->json.p, d->json.len, &d->body);
     rpc_put_error(&d->out, id, (uint32_t)err_http_status(e->code), retry_after_s * 1000, &d->body);
-    return send_bytes(d, p, &d->out);
+}
+
+/* d->out answers something that has no call to wait in: a client that does not take it loses its connection, it would
+ * wait for this answer for ever. */
+static void reply_or_break(struct rpc_door *d, struct rpc_peer *p)
+{
+    if (send_bytes(d, p, &d->out) != TRANSPORT_OK) p->broken = true;
+}
+
+static void send_error(struct rpc_door *d, struct rpc_peer *p, uint64_t id, const struct err *e,
+                       uint32_t retry_after_s)
+{
+    put_error(d, id, e, retry_after_s);
+    reply_or_break(d, p);
 }
 
 /* One pulled event into d->out. true = it is the call's last message. */
@@ -80,7 +93,12 @@ static bool encode_pull(struct rpc_call *c, enum pull kind)
         rpc_put_done(&d->out, c->id, NULL);
         return true;
     }
-    if (json_to_value(d->json.p, d->json.len, &d->body) != 0) log_error("rpc: an event of ours is not JSON");
+    if (d->json.bad || json_to_value(d->json.p, d->json.len, &d->body) != 0) {
+        struct err e;
+        err_set(&e, ERR_NO_MEMORY, "The server is out of memory; try again.");
+        put_error(d, c->id, &e, 1);
+        return true;
+    }
     if (kind == PULL_EVENT) {
         rpc_put_delta(&d->out, c->id, &d->body);
         return false;
@@ -97,6 +115,7 @@ static int next_message(struct rpc_call *c)
     uint32_t retry = 0;
     size_t n;
     enum pull kind;
+    const struct err *e;
     switch (request_state(c->request)) {
     case REQUEST_PENDING: return 0;
     case REQUEST_STREAMING:
@@ -109,17 +128,18 @@ static int next_message(struct rpc_call *c)
         const char *p = request_body(c->request, &n);
         buf_clear(&d->body);
         buf_clear(&d->out);
-        json_to_value(p, n, &d->body);
-        rpc_put_done(&d->out, c->id, &d->body);
+        if (json_to_value(p, n, &d->body) == 0) {
+            rpc_put_done(&d->out, c->id, &d->body);
+        } else {
+            struct err none;
+            err_set(&none, ERR_NO_MEMORY, "The server is out of memory; try again.");
+            put_error(d, c->id, &none, 1);
+        }
         return 2;
     }
     case REQUEST_FAILED:
-        buf_clear(&d->json);
-        buf_clear(&d->body);
-        buf_clear(&d->out);
-        error_json(&d->json, request_error(c->request, &retry));
-        json_to_value(d->json.p, d->json.len, &d->body);
-        rpc_put_error(&d->out, c->id, (uint32_t)err_http_status(request_error(c->request, &retry)->code), retry * 1000, &d->body);
+        e = request_error(c->request, &retry);
+        put_error(d, c->id, e, retry);
         return 2;
     }
     return 0;
@@ -128,6 +148,7 @@ static int next_message(struct rpc_call *c)
 static void pump(struct rpc_call *c)
 {
     struct rpc_door *d = c->d;
+    if (c->peer->broken) return;
     if (c->unsent.len) {
         if (send_bytes(d, c->peer, &c->unsent) != TRANSPORT_OK) return;
         buf_clear(&c->unsent);
@@ -142,6 +163,7 @@ static void pump(struct rpc_call *c)
         c->last = r == 2;
         if (send_bytes(d, c->peer, &d->out) != TRANSPORT_OK) {
             buf_add(&c->unsent, d->out.p, d->out.len); /* later; ids wait in the request meanwhile */
+            if (c->unsent.bad) c->peer->broken = true; /* a hole in a stream: the sweep ends the connection */
             return;
         }
         if (c->last) {
@@ -197,7 +219,7 @@ static bool reply_page(struct rpc_door *d, struct rpc_peer *p, const struct rpc_
     api_page_models(d->g, &d->json);
     json_to_value(d->json.p, d->json.len, &d->body);
     rpc_put_done(&d->out, m->id, &d->body);
-    send_bytes(d, p, &d->out);
+    reply_or_break(d, p);
     return true;
 }
 
@@ -293,8 +315,8 @@ static void receive_one(struct rpc_door *d, const struct transport_msg *t)
     if (p == NULL) return;
     p->heard_ns = gateway_now_ns();
     if (rpc_decode(&m, t->p, t->n, &e) != 0) {
-        e.code = ERR_BAD_JSON; /* the client's fault, not a peer process's */
-        send_error(d, p, 0, &e, 0);
+        if (e.code == ERR_PROTOCOL) e.code = ERR_BAD_JSON; /* the client's fault, not a peer process's */
+        send_error(d, p, call_of(d, p, m.id) ? 0 : m.id, &e, 0); /* a live call ends by its own word only */
         return;
     }
     on_message(d, p, &m);
@@ -316,13 +338,20 @@ static void receive(struct rpc_door *d)
 
 /* ---- time: silent or stuck clients, calls whose socket was full */
 
-static void peer_end(struct rpc_door *d, struct rpc_peer *p)
+static struct rpc_call *any_call_of(struct rpc_door *d, const struct rpc_peer *p)
 {
     struct list *at, *next;
     list_each(at, next, &d->calls) {
         struct rpc_call *c = list_item(at, struct rpc_call, node);
-        if (c->peer == p) call_end(c);
+        if (c->peer == p) return c;
     }
+    return NULL;
+}
+
+static void peer_end(struct rpc_door *d, struct rpc_peer *p)
+{
+    struct rpc_call *c;
+    while ((c = any_call_of(d, p)) != NULL) call_end(c);
     transport_peer_drop(d->listener, p->peer);
     list_remove(&p->node);
     mem_free(p);
@@ -343,7 +372,7 @@ static void on_sweep(uv_timer_t *t)
         bool silent = now - p->heard_ns > RPC_SILENCE_S * 1000000000ull;
         bool stuck = p->stuck_since_ns && (double)(now - p->stuck_since_ns) > d->g->settings->slow_reader_s * 1e9;
         if (stuck) d->g->metrics.slow_readers_cut++;
-        if (silent || stuck) peer_end(d, p);
+        if (silent || stuck || p->broken) peer_end(d, p);
     }
     receive(d);
 }
