@@ -94,7 +94,8 @@ static int run_open(struct batch_input *in, struct batch_journal *journal, struc
     r.progress.before = r.progress.done = journal->done + journal->failed;
     r.progress.failed = journal->failed;
     batch_progress_start(&r.progress, args.quiet ? NULL : stderr, isatty(2), start_ms);
-    enum cli_exit code = batch_run_all(&r);
+    bool all_done = r.progress.done == r.progress.total; /* then there may be no server */
+    enum cli_exit code = all_done ? CLI_OK : batch_run_all(&r);
     if (batch_journal_sync(journal, &e) != 0) {
         fprintf(stderr, "sluice batch: %s\n", e.msg);
         code = CLI_FAILED;

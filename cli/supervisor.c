@@ -84,22 +84,47 @@ static void start_gateway(struct supervisor *v) {
     start(v, &v->gateway, SETTINGS_GATEWAY);
 }
 
+/* The port that was chosen, in the words of the setting: libzmq names IPv4 hosts as IPv6 ones. */
+static int take_port(char *setting, size_t cap, const char *bound, struct err *e) {
+    struct address asked, is;
+    char text[SETTINGS_TEXT_MAX - 8];
+    if (address_parse_endpoint(&asked, setting, e) != 0)
+        return -1;
+    if (asked.kind != ADDRESS_TCP || asked.port != 0)
+        return 0;
+    if (address_parse_endpoint(&is, bound, e) != 0)
+        return -1;
+    asked.port = is.port;
+    if (address_format(&asked, text, sizeof(text)) != 0)
+        return err_set(e, ERR_BAD_FILE, "an address is too long");
+    snprintf(setting, cap, "tcp://%s", text);
+    return 0;
+}
+
+static int take_ports(struct supervisor *v, const struct up_endpoints *at, struct err *e) {
+    struct settings *s = &v->settings;
+    if (address_parse_host_port(&v->http, s->http, e) != 0)
+        return -1;
+    v->http.port = (uint16_t)at->http_port;
+    if (address_format(&v->http, s->http, sizeof(s->http)) != 0)
+        return err_set(e, ERR_BAD_FILE, "an address is too long");
+    if (take_port(s->rpc, sizeof(s->rpc), at->rpc, e) != 0)
+        return -1;
+    return take_port(s->workers_endpoint, sizeof(s->workers_endpoint), at->workers, e);
+}
+
 /* The gateway has bound its doors: take the addresses over, for the worker and for its own restarts. */
 static void read_addresses(struct supervisor *v) {
     struct up_endpoints at;
     struct err e;
     int rc = up_state_read_gateway(&v->state, v->gateway.pid, &at, &e);
-    if (rc < 0) {
+    if (rc == 0)
+        return;
+    if (rc < 0 || take_ports(v, &at, &e) != 0) {
         log_error("%s", e.msg);
         end(v, CLI_NO_SERVER);
+        return;
     }
-    if (rc != 1 || address_parse_host_port(&v->http, v->settings.http, &e) != 0)
-        return;
-    v->http.port = (uint16_t)at.http_port;
-    if (address_format(&v->http, v->settings.http, sizeof(v->settings.http)) != 0)
-        return;
-    snprintf(v->settings.rpc, sizeof(v->settings.rpc), "%s", at.rpc);
-    snprintf(v->settings.workers_endpoint, sizeof(v->settings.workers_endpoint), "%s", at.workers);
     v->known = true;
     if (v->worker.pid == 0 && v->worker.due_ms == 0)
         start(v, &v->worker, SETTINGS_WORKER);
