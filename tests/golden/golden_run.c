@@ -223,6 +223,64 @@ static int run_scalar(const char *model, struct golden *g)
     return !same || strcmp(hex, REAL_HASH) != 0;
 }
 
+#define EXACT_LINES 8
+#define EXACT_NEW 16
+
+/* One token for every sequence whose prompt is done, `chunk` positions of the prompt for the
+ * others. */
+static void company_step(struct rig_seq *q, const struct golden *g, uint32_t chunk, uint32_t *parks)
+{
+    uint32_t sampled[EXACT_LINES], n_sampled = 0;
+    rig_step_init(&rig, &st);
+    for (uint32_t i = 0; i < EXACT_LINES; i++) {
+        uint32_t left = q[i].n_ids - q[i].n_done, n = left < chunk ? left : chunk;
+        if (q[i].n_ids == g->lines[i].n_prompt + EXACT_NEW)
+            continue;
+        uint32_t span = rig_span(&rig, &st, &q[i], n);
+        if (n < left)
+            continue;
+        rig_row(&st, span, n - 1, ENGINE_ROW_SAMPLE)->params =
+            rig_params(i % 2 ? 0.8f : 0, i, q[i].n_ids);
+        sampled[n_sampled++] = i;
+    }
+    *parks += rig_run_parking(&rig, &st);
+    for (uint32_t k = 0; k < n_sampled; k++)
+        q[sampled[k]].ids[q[sampled[k]].n_ids++] = engine_step_result(rig.eng, st.step.id, k)->id;
+    rig_release(&rig, &st);
+}
+
+/* Greedy and seeded answers of eight chats: alone, and all together in chunks, parked at each
+ * segment. */
+static int run_exact(const char *model, const struct golden *g)
+{
+    static struct rig_seq want[EXACT_LINES], q[EXACT_LINES];
+    uint32_t parks = 0, same = 0, chunks[] = {7, 64};
+    open_engine(model, ENGINE_KERNEL_AUTO);
+    rig_require(g->n >= EXACT_LINES);
+    for (uint32_t i = 0; i < EXACT_LINES; i++) {
+        rig_seq_init(&want[i], i, g->lines[i].ids, g->lines[i].n_prompt);
+        rig_generate(&rig, &want[i], EXACT_NEW, 512, i % 2 ? 0.8f : 0, i, false);
+        rig_seq_free(&rig, &want[i]);
+    }
+    for (uint32_t c = 0; c < 2; c++) {
+        for (uint32_t i = 0; i < EXACT_LINES; i++)
+            rig_seq_init(&q[i], i, g->lines[i].ids, g->lines[i].n_prompt);
+        for (bool open = true; open;) {
+            company_step(q, g, chunks[c], &parks);
+            open = false;
+            for (uint32_t i = 0; i < EXACT_LINES; i++)
+                open |= q[i].n_ids < g->lines[i].n_prompt + EXACT_NEW;
+        }
+        for (uint32_t i = 0; i < EXACT_LINES; i++) {
+            same += memcmp(q[i].ids, want[i].ids, want[i].n_ids * sizeof want[i].ids[0]) == 0;
+            rig_seq_free(&rig, &q[i]);
+        }
+    }
+    rig_close(&rig);
+    int bad = check("answers equal to themselves alone", same, ">=", 2 * EXACT_LINES);
+    return bad + check("parks meanwhile", parks, ">=", 100);
+}
+
 static int run_tiny(struct golden *g)
 {
     struct sums s = {0};
@@ -275,6 +333,8 @@ static int run_real(const char *mode)
     int bad;
     if (strcmp(mode, "scalar") == 0) {
         bad = run_scalar(model, &g);
+    } else if (strcmp(mode, "exact") == 0) {
+        bad = run_exact(model, &g);
     } else {
         open_engine(model, ENGINE_KERNEL_AUTO);
         bad = text ? run_text(&g, mode[0] == 'l') : run_gold(&g);
@@ -301,7 +361,7 @@ static int run_small(const char *mode)
 
 int main(int argc, char **argv)
 {
-    const char *modes[] = {"gold", "text", "long", "scalar"};
+    const char *modes[] = {"gold", "text", "long", "scalar", "exact"};
     const char *mode = argc == 2 ? argv[1] : "";
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
@@ -309,6 +369,6 @@ int main(int argc, char **argv)
             return run_real(mode);
     if (strcmp(mode, "tiny") == 0 || strcmp(mode, "make-tiny") == 0)
         return run_small(mode);
-    fprintf(stderr, "usage: golden_run gold | text | long | scalar | tiny | make-tiny\n");
+    fprintf(stderr, "usage: golden_run gold | text | long | scalar | exact | tiny | make-tiny\n");
     return 2;
 }
