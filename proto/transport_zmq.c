@@ -364,6 +364,9 @@ static int bind_socket(struct zmq_transport *z, const char *endpoint, struct err
     size_t n = sizeof z->base.endpoint;
     if (bind_name(endpoint, name, e) != 0)
         return -1;
+    /* a dual-stack socket would call 127.0.0.1 ::ffff:127.0.0.1, which people are shown */
+    if (strchr(name, '[') == NULL && set_int(z->socket, ZMQ_IPV6, 0) != 0)
+        return err_set(e, ERR_IO, "%s: %s", endpoint, zmq_strerror(errno));
     if (set_int(z->socket, ZMQ_ROUTER_MANDATORY, 1) != 0 || zmq_bind(z->socket, name) != 0)
         return err_set(e, errno == EINVAL ? ERR_INVALID : ERR_IO, "cannot listen on %s: %s%s",
                        endpoint, zmq_strerror(errno),
