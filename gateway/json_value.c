@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static void put(const json_t *j, struct buf *out)
@@ -42,6 +43,17 @@ int json_to_value(const char *json, size_t n, struct buf *out)
     return out->bad ? -1 : 0;
 }
 
+/* A whole float stays a float: 5.0 is not the integer 5. */
+static int put_float(double f, struct buf *out)
+{
+    char text[40];
+    if (!isfinite(f)) return -1;
+    snprintf(text, sizeof text, "%.17g", f);
+    buf_adds(out, text);
+    if (text[strspn(text, "-0123456789")] == '\0') buf_adds(out, ".0");
+    return out->bad ? -1 : 0;
+}
+
 static int put_items(const struct value *v, struct buf *out)
 {
     bool map = v->kind == VALUE_MAP;
@@ -66,10 +78,7 @@ int value_to_json(const struct value *v, struct buf *out)
     case VALUE_BOOL: buf_adds(out, v->as.b ? "true" : "false"); break;
     case VALUE_INT: buf_addf(out, "%" PRId64, v->as.i); break;
     case VALUE_UINT: buf_addf(out, "%" PRIu64, v->as.u); break;
-    case VALUE_FLOAT:
-        if (!isfinite(v->as.f)) return -1;
-        buf_addf(out, "%.17g", v->as.f);
-        break;
+    case VALUE_FLOAT: return put_float(v->as.f, out);
     case VALUE_STR: json_out_str(out, v->as.s, v->n_bytes); break; /* invalid UTF-8 is refused by the JSON parser */
     case VALUE_BIN: return -1;
     case VALUE_ARRAY:
