@@ -92,6 +92,9 @@ static void set_plain(struct worker_config *cfg, const struct settings *s) {
     cfg->engine.backend = s->engine == SETTINGS_ENGINE_NULL ? "null" : "cpu";
     cfg->engine.kernel = kernels[s->kernel];
     cfg->engine.chaos_seed = (uint64_t)s->debug_chaos;
+    cfg->engine.null_token_ns = (uint64_t)s->null_token_us * 1000u;
+    cfg->engine.null_step_ns = (uint64_t)s->null_step_us * 1000u;
+    cfg->engine.null_segments = (uint32_t)s->null_segments;
     cfg->max_seqs = (uint32_t)s->max_seqs;
     cfg->prefill_chunk = (uint32_t)s->prefill_chunk;
     snprintf(cfg->name, sizeof(cfg->name), "%.63s", s->worker_name);
