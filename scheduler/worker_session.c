@@ -82,8 +82,10 @@ void wc_session_up(struct worker_core *c, uint32_t gw, uint64_t gateway, struct 
     for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
         struct wc_slot *s = &wc_slots(c)[i];
         if (s->state == WC_FREE || s->state == WC_DROPPING || s->gateway != gateway) continue;
-        if (!s->lost) s->lost_at_ns = c->now_ns; /* its old session was not seen to end */
-        s->lost = 1;
+        /* The loss is over: from now on SYNC is repeated until the gateway answers. Freeing by time here
+         * would let a lost GAP end in a submission that the gateway waits for and nobody holds. */
+        s->lost = 0;
+        s->lost_at_ns = 0;
         s->attached = 0;
         s->gw = gw;
     }

@@ -254,7 +254,7 @@ void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct v
         if (!w->seqs[i].used) ev.submit.slot = i;
     }
     if (ev.submit.slot != WORKER_SLOT_NONE)
-        w->seqs[ev.submit.slot] = (struct vw_seq){true, false, sub, s->key, s->n_tokens, s->from, s->max_total, s->stop_at};
+        w->seqs[ev.submit.slot] = (struct vw_seq){true, sub, s->key, s->n_tokens, s->from, s->max_total, s->stop_at};
     ev.submit.n_prompt = s->n_prompt;
     ev.submit.n_tokens = s->n_tokens;
     ev.submit.from = s->from;
@@ -364,13 +364,6 @@ bool vw_advance(struct vworker *w, uint64_t now_ns, struct buf *trace)
         vw_event(w, &ev, now_ns, trace);
     }
     return true;
-}
-
-void vw_leaving(struct vworker *w, struct sub_id sub)
-{
-    for (uint32_t i = 0; i < w->max_slots; i++) {
-        if (w->seqs[i].used && sub_id_equal(w->seqs[i].sub, sub)) w->seqs[i].leaving = true;
-    }
 }
 
 uint32_t vw_used(const struct vworker *w)

@@ -35,7 +35,7 @@ struct vw_msg {
 };
 
 struct vw_seq {
-    bool used, leaving;        /* leaving: cancelled, waits for its span */
+    bool used;
     struct sub_id sub;
     uint64_t key;
     uint32_t n_tokens, made, max_total, stop_at; /* stop_at: index whose id is the end of generation, 0 = none */
@@ -81,7 +81,6 @@ void vw_link(struct vworker *w, enum worker_event_kind kind, uint32_t gw, struct
 void vw_up(struct vworker *w, uint32_t gw, uint64_t gateway, uint64_t now_ns, struct buf *trace);
 /* The engine finishes a segment of the running step, or confirms drops of a parked one. False: nothing to do. */
 bool vw_advance(struct vworker *w, uint64_t now_ns, struct buf *trace);
-void vw_leaving(struct vworker *w, struct sub_id sub); /* before a CANCEL: the slot may outlive it */
 bool vw_busy(const struct vworker *w);
 /* Feeds a trace from byte `from` on to another core; false: an action differs. `events`: how many were fed. */
 bool vw_replay(struct worker_core *core, const struct buf *trace, size_t from, uint32_t *events);

@@ -52,6 +52,7 @@ struct world_request {
     uint8_t live, cls, durable, cancelled, done; /* done: finish delivered */
     uint64_t key, numerics;
     uint32_t n_prompt, from, next, max_total, stop_at;
+    struct sub_id sub; /* the last one, for a mutation */
 };
 
 enum world_choice_kind {
@@ -64,7 +65,7 @@ struct world_choice { enum world_choice_kind kind; uint32_t who; };
 /* Rules taken out on purpose: each must be found by the model. */
 enum world_mutation {
     MUT_NONE, MUT_SUBMIT_BEFORE_SYNC, MUT_ACCEPT_OLD_IDS, MUT_NO_CANCEL_OF_UNKNOWN, MUT_FINISH_ONCE,
-    MUT_OLD_QUEUE_TO_NEW_SESSION, MUT_NO_GAP, MUT_NO_ACK, MUT_COUNT
+    MUT_OLD_QUEUE_TO_NEW_SESSION, MUT_NO_GAP, MUT_SILENT_DROP, MUT_COUNT
 };
 
 struct world {
