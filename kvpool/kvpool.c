@@ -13,11 +13,11 @@ static uint64_t kv_align8(uint64_t n)
 /* Fills the offsets of `p` (which may be a temporary) and returns the region's size; 0 = absurd. */
 static uint64_t kv_layout(struct kvpool *p, const struct kvpool_config *cfg)
 {
-    if (cfg->n_blocks < 2 || cfg->block_tokens == 0 || cfg->max_seqs == 0 || cfg->max_seq_blocks == 0 ||
-        cfg->max_holds == 0)
+    if (cfg->n_blocks < 2 || cfg->block_tokens == 0 || cfg->max_seqs == 0 ||
+        cfg->max_seq_blocks == 0 || cfg->max_holds == 0)
         return 0;
-    if (cfg->n_blocks > KV_ROWS_MAX || cfg->max_seqs > KV_ROWS_MAX || cfg->max_seq_blocks > KV_ROWS_MAX ||
-        cfg->max_holds > KV_ROWS_MAX)
+    if (cfg->n_blocks > KV_ROWS_MAX || cfg->max_seqs > KV_ROWS_MAX ||
+        cfg->max_seq_blocks > KV_ROWS_MAX || cfg->max_holds > KV_ROWS_MAX)
         return 0;
     uint64_t at = kv_align8(sizeof(struct kvpool));
     p->blocks_at = at;
@@ -164,8 +164,7 @@ int kvpool_reserve(struct kvpool *p, uint32_t seq, uint32_t positions)
     if (!kvpool_fits(p, seq, positions, 0)) return -1;
     uint32_t want = kvpool_blocks_for(p, positions);
     uint32_t *table = kv_seq_table(p, seq);
-    while (s->n_blocks < want)
-        table[s->n_blocks++] = kv_block_take(p);
+    while (s->n_blocks < want) table[s->n_blocks++] = kv_block_take(p);
     s->reserved = positions;
     return 0;
 }
@@ -262,8 +261,12 @@ bool kvpool_ref_valid(const struct kvpool *p, struct kv_ref r)
 
 struct kvpool_stats kvpool_stats(const struct kvpool *p)
 {
-    return (struct kvpool_stats){.total = p->cfg.n_blocks - 1, .free = kv_available(p), .used = p->used,
-                                 .held = p->held, .seqs = p->seq_count, .holds = p->hold_count};
+    return (struct kvpool_stats){.total = p->cfg.n_blocks - 1,
+                                 .free = kv_available(p),
+                                 .used = p->used,
+                                 .held = p->held,
+                                 .seqs = p->seq_count,
+                                 .holds = p->hold_count};
 }
 
 void kvpool_shrink(struct kvpool *p, uint32_t n)

@@ -3,9 +3,7 @@
  * cheap sum could not tell; O(pool) for the sums, O(entries of b) per block. */
 #include "kvpool/kvpool_impl.h"
 
-/* Per block counts, recounted on the fly: total of all tables' entries must equal the sum of refs, and
- * each entry must name a block with refs > 0. Together with per-block refs >= 1 and the one-table rule
- * this pins I2 without a scratch array, except for swaps between two blocks; kv_count settles those. */
+/* Each table by itself, and what its entries name. */
 static const char *kv_check_tables(const struct kvpool *p, uint64_t *entries)
 {
     const struct kv_block *blocks = kv_blocks(p);
@@ -17,7 +15,8 @@ static const char *kv_check_tables(const struct kvpool *p, uint64_t *entries)
             continue;
         }
         open++;
-        if (s->n_blocks != kvpool_blocks_for(p, s->reserved)) return "I4: table length is not ceil(reserved)";
+        if (s->n_blocks != kvpool_blocks_for(p, s->reserved))
+            return "I4: table length is not ceil(reserved)";
         if (s->committed > s->reserved) return "I4: committed > reserved";
         const uint32_t *table = kv_seq_table(p, i);
         for (uint32_t k = 0; k < s->n_blocks; k++) {
@@ -69,12 +68,16 @@ static const char *kv_check_states(const struct kvpool *p, uint64_t *refs, uint6
     }
     for (uint32_t at = p->free_head; at != KV_END; at = blocks[at].next) {
         if (at == 0 || at >= p->cfg.n_blocks) return "I3: the free list leaves the pool";
-        if (blocks[at].refs != 0 || blocks[at].holds != 0) return "I1: a block in use is on the free list";
-        if (++on_list > n_free) return "I3: the free list is longer than the free blocks, or a ring";
+        if (blocks[at].refs != 0 || blocks[at].holds != 0)
+            return "I1: a block in use is on the free list";
+        if (++on_list > n_free)
+            return "I3: the free list is longer than the free blocks, or a ring";
     }
-    if (on_list != n_free || n_free != p->free_count) return "I3: free count is not the list's length";
+    if (on_list != n_free || n_free != p->free_count)
+        return "I3: free count is not the list's length";
     if (n_used != p->used || n_held != p->held) return "I1: used or held miscounted";
-    if (n_free + n_used + n_held != p->cfg.n_blocks - 1) return "I3: free + used + held is not n - 1";
+    if (n_free + n_used + n_held != p->cfg.n_blocks - 1)
+        return "I3: free + used + held is not n - 1";
     return NULL;
 }
 
@@ -83,8 +86,7 @@ static uint32_t kv_count_tables(const struct kvpool *p, uint32_t id)
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->cfg.max_seqs; i++) {
         const uint32_t *table = kv_seq_table(p, i);
-        for (uint32_t k = 0; k < kv_seqs(p)[i].n_blocks; k++)
-            n += table[k] == id;
+        for (uint32_t k = 0; k < kv_seqs(p)[i].n_blocks; k++) n += table[k] == id;
     }
     return n;
 }
@@ -110,11 +112,14 @@ const char *kvpool_check(const struct kvpool *p)
     if (refs != table_entries) return "I2: refs is not the number of table entries";
     if (holds != hold_entries) return "I2: holds is not the number of hold entries";
     /* Equal sums still allow one block's count to be high and another's low. Big pools skip this
-     * quadratic part: there each wrong pair shows as an entry without refs as soon as one drops to 0. */
+     * quadratic part: there each wrong pair shows as an entry without refs as soon as one drops to
+     * 0. */
     if ((uint64_t)p->cfg.n_blocks * (table_entries + hold_entries) > 1u << 20) return NULL;
     for (uint32_t i = 1; i < p->cfg.n_blocks; i++) {
-        if (kv_blocks(p)[i].refs != kv_count_tables(p, i)) return "I2: a block's refs are not its tables";
-        if (kv_blocks(p)[i].holds != kv_count_holds(p, i)) return "I2: a block's holds are not its live holds";
+        if (kv_blocks(p)[i].refs != kv_count_tables(p, i))
+            return "I2: a block's refs are not its tables";
+        if (kv_blocks(p)[i].holds != kv_count_holds(p, i))
+            return "I2: a block's holds are not its live holds";
     }
     return NULL;
 }

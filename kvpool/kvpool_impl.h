@@ -3,8 +3,8 @@
  *   struct kvpool | blocks[n_blocks] | seqs[max_seqs] | holds[max_holds] |
  *   tables[max_seqs][max_seq_blocks] | hold_ids[max_holds][max_seq_blocks]
  *
- * Three free lists (blocks, sequences, holds) are threaded through their rows by index, last in first
- * out, so that the same calls always give the same ids.
+ * Three free lists (blocks, sequences, holds) are threaded through their rows by index, last in
+ * first out, so that the same calls always give the same ids.
  */
 #ifndef SLUICE_KVPOOL_KVPOOL_IMPL_H
 #define SLUICE_KVPOOL_KVPOOL_IMPL_H
@@ -41,7 +41,8 @@ struct kvpool {
     uint32_t used, held; /* blocks per state */
     uint32_t cap;        /* most blocks in use, n_blocks - 1 unless shrunk */
     uint32_t pad;
-    uint64_t blocks_at, seqs_at, holds_at, tables_at, hold_ids_at; /* byte offsets from the header */
+    uint64_t blocks_at, seqs_at, holds_at, tables_at,
+        hold_ids_at; /* byte offsets from the header */
 };
 
 static inline struct kv_block *kv_blocks(const struct kvpool *p)

@@ -12,11 +12,14 @@ static uint64_t gc_align(uint64_t n)
 static size_t gc_layout(struct gateway_core *c, const struct gateway_core_config *cfg)
 {
     if (cfg->max_slots == 0 || cfg->max_slots >= UINT32_MAX / 8 || cfg->max_workers == 0) return 0;
-    if (cfg->max_workers > GATEWAY_WORKERS_MAX || cfg->classes.n == 0 || cfg->classes.n > CLASSES_MAX) return 0;
+    if (cfg->max_workers > GATEWAY_WORKERS_MAX || cfg->classes.n == 0 ||
+        cfg->classes.n > CLASSES_MAX)
+        return 0;
     c->workers_at = gc_align(sizeof(struct gateway_core));
     c->slots_at = gc_align(c->workers_at + (uint64_t)cfg->max_workers * sizeof(struct gc_worker));
     c->heaps_at = gc_align(c->slots_at + (uint64_t)cfg->max_slots * sizeof(struct gc_slot));
-    return (size_t)gc_align(c->heaps_at + (uint64_t)cfg->classes.n * cfg->max_slots * sizeof(uint32_t));
+    return (size_t)gc_align(c->heaps_at +
+                            (uint64_t)cfg->classes.n * cfg->max_slots * sizeof(uint32_t));
 }
 
 size_t gateway_core_bytes(const struct gateway_core_config *cfg)
@@ -38,7 +41,8 @@ struct gateway_core *gateway_core_init(void *region, const struct gateway_core_c
     c->due_ns = UINT64_MAX;
     for (uint32_t k = 0; k < cfg->classes.n; k++) { /* insertion sort by the table's order */
         uint32_t at = k;
-        for (; at > 0 && cfg->classes.rows[c->order[at - 1]].order > cfg->classes.rows[k].order; at--)
+        for (; at > 0 && cfg->classes.rows[c->order[at - 1]].order > cfg->classes.rows[k].order;
+             at--)
             c->order[at] = c->order[at - 1];
         c->order[at] = (uint8_t)k;
     }
@@ -51,8 +55,8 @@ void gateway_core_expect(struct gateway_core *c, struct hash128 model, struct ha
     c->vocab = vocab;
 }
 
-/* The worst events (a tick, a DOWN) cost a slot a CANCEL, a FAIL or RESTART and a SUBMIT; a SYNC adds
- * its answers. */
+/* The worst events (a tick, a DOWN) cost a slot a CANCEL, a FAIL or RESTART and a SUBMIT; a SYNC
+ * adds its answers. */
 uint32_t gateway_core_actions_max(const struct gateway_core_config *cfg)
 {
     return GC_SYNC_MAX + 5 * cfg->max_slots + 16;
@@ -68,7 +72,8 @@ struct gateway_action *gc_emit(struct gc_out *o, enum gateway_action_kind kind)
     return a;
 }
 
-void gc_link(struct gc_out *o, enum gateway_action_kind kind, uint32_t worker, uint32_t slot, struct sub_id sub)
+void gc_link(struct gc_out *o, enum gateway_action_kind kind, uint32_t worker, uint32_t slot,
+             struct sub_id sub)
 {
     struct gateway_action *a = gc_emit(o, kind);
     a->worker = worker;
@@ -123,11 +128,18 @@ static void gc_arrived(struct gateway_core *c, const struct gateway_event *ev, s
         a->code = c->draining ? ERR_DRAINING : ERR_DEADLINE;
         return;
     }
-    *s = (struct gc_slot){.cls = ev->arrived.cls, .rank = c->cfg.classes.rows[ev->arrived.cls].rank != 0,
-                          .durable = ev->arrived.durable, .worker = GC_NONE, .n_prompt = ev->arrived.n_prompt,
-                          .n_ids = ev->arrived.n_ids, .from = ev->arrived.from, .next = ev->arrived.from,
-                          .max_total = ev->arrived.max_total, .tag = ev->arrived.tag,
-                          .arrival = c->next_arrival++, .arrived_ns = c->now_ns,
+    *s = (struct gc_slot){.cls = ev->arrived.cls,
+                          .rank = c->cfg.classes.rows[ev->arrived.cls].rank != 0,
+                          .durable = ev->arrived.durable,
+                          .worker = GC_NONE,
+                          .n_prompt = ev->arrived.n_prompt,
+                          .n_ids = ev->arrived.n_ids,
+                          .from = ev->arrived.from,
+                          .next = ev->arrived.from,
+                          .max_total = ev->arrived.max_total,
+                          .tag = ev->arrived.tag,
+                          .arrival = c->next_arrival++,
+                          .arrived_ns = c->now_ns,
                           .deadline_ns = ev->arrived.deadline_ns};
     c->in_use++;
     gc_queue(c, ev->slot);
@@ -184,8 +196,7 @@ static void gc_tick_slot(struct gateway_core *c, uint32_t slot, struct gc_out *o
 static void gc_tick(struct gateway_core *c, struct gc_out *o)
 {
     if (c->now_ns < c->due_ns) return;
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++)
-        gc_tick_slot(c, i, o);
+    for (uint32_t i = 0; i < c->cfg.max_slots; i++) gc_tick_slot(c, i, o);
     c->due_ns = UINT64_MAX;
     for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
         uint64_t due = gc_due(c, &gc_slots(c)[i]);
@@ -211,8 +222,8 @@ static void gc_event(struct gateway_core *c, const struct gateway_event *ev, str
     }
 }
 
-uint32_t gateway_core_handle(struct gateway_core *c, const struct gateway_event *ev, uint64_t now_ns,
-                             struct gateway_action *out)
+uint32_t gateway_core_handle(struct gateway_core *c, const struct gateway_event *ev,
+                             uint64_t now_ns, struct gateway_action *out)
 {
     struct gc_out o = {.list = out, .n = 0, .max = gateway_core_actions_max(&c->cfg)};
     bool link = ev->kind >= GE_HELLO && ev->kind <= GE_SEND_FULL;

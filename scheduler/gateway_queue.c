@@ -1,8 +1,8 @@
 /* The queues, and who is sent where.
  *
- * One heap per class, by start tag, then arrival. A head that nobody may take now (numerics, size, a
- * refusal, its only worker full) is moved to the stuck set, so that it blocks nothing but itself; it
- * comes back when what it waits for may have changed.
+ * One heap per class, by start tag, then arrival. A head that nobody may take now (numerics, size,
+ * a refusal, its only worker full) is moved to the stuck set, so that it blocks nothing but itself;
+ * it comes back when what it waits for may have changed.
  */
 #include "scheduler/gateway_core_impl.h"
 
@@ -78,18 +78,21 @@ bool gc_heap_check(const struct gateway_core *c, uint8_t cls)
     return true;
 }
 
-bool gc_could(const struct gateway_core *c, const struct gc_slot *s, const struct gc_worker *w, bool any_numerics)
+bool gc_could(const struct gateway_core *c, const struct gc_slot *s, const struct gc_worker *w,
+              bool any_numerics)
 {
     (void)c;
     if (w->state != GC_LIVE || w->draining) return false;
     if (s->n_ids > w->n_ctx || s->n_ids > s->max_total) return false;
     if ((uint64_t)(w->n_blocks - 1) * w->block_tokens < (uint64_t)s->max_total - 1) return false;
-    if (any_numerics || s->next <= s->n_prompt || (s->numerics.lo | s->numerics.hi) == 0) return true;
+    if (any_numerics || s->next <= s->n_prompt || (s->numerics.lo | s->numerics.hi) == 0)
+        return true;
     return hash128_equal(s->numerics, w->numerics);
 }
 
 /* How many more of this class the worker takes now. */
-static uint32_t gc_room(const struct gateway_core *c, const struct gc_worker *w, const struct gc_slot *s)
+static uint32_t gc_room(const struct gateway_core *c, const struct gc_worker *w,
+                        const struct gc_slot *s)
 {
     if (w->state != GC_LIVE || w->draining || c->now_ns < w->full_until_ns) return 0;
     uint32_t slots = w->max_slots > w->n_sent ? w->max_slots - w->n_sent : 0;
@@ -102,9 +105,10 @@ static uint32_t gc_room(const struct gateway_core *c, const struct gc_worker *w,
     return window < slots ? window : slots;
 }
 
-/* The worker with most room that may take it; *full: one could, but for room or a refusal; *any_room: somebody
- * has room for this class, so those behind it may still go. */
-static uint32_t gc_choose(const struct gateway_core *c, const struct gc_slot *s, bool *could, bool *any_room)
+/* The worker with most room that may take it; *full: one could, but for room or a refusal;
+ * *any_room: somebody has room for this class, so those behind it may still go. */
+static uint32_t gc_choose(const struct gateway_core *c, const struct gc_slot *s, bool *could,
+                          bool *any_room)
 {
     uint32_t best = GC_NONE, best_room = 0;
     *could = *any_room = false;
@@ -130,7 +134,8 @@ uint64_t gc_due(const struct gateway_core *c, const struct gc_slot *s)
     uint64_t limit = UINT64_MAX;
     if (s->rank == 0) {
         limit = s->alone_ns + c->cfg.no_worker_ns;
-    } else if (s->next > s->n_prompt) { /* starting again makes sense only if somebody would take it then */
+    } else if (s->next >
+               s->n_prompt) { /* starting again makes sense only if somebody would take it then */
         for (uint32_t i = 0; i < c->cfg.max_workers; i++) {
             if (gc_could(c, s, &gc_workers(c)[i], true)) limit = s->alone_ns + c->cfg.lost_ns;
         }
@@ -189,7 +194,9 @@ void gc_unqueue(struct gateway_core *c, uint32_t slot)
 
 void gc_unstick(struct gateway_core *c, enum gc_stuck upto)
 {
-    if (c->n_stuck[GC_STUCK_ROOM] == 0 && (upto == GC_STUCK_ROOM || c->n_stuck[GC_STUCK_NOBODY] == 0)) return;
+    if (c->n_stuck[GC_STUCK_ROOM] == 0 &&
+        (upto == GC_STUCK_ROOM || c->n_stuck[GC_STUCK_NOBODY] == 0))
+        return;
     for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
         struct gc_slot *s = &gc_slots(c)[i];
         if (s->state != GC_QUEUED || s->stuck == GC_NOT_STUCK || s->stuck > (uint8_t)upto) continue;
@@ -253,6 +260,5 @@ static void gc_dispatch_class(struct gateway_core *c, uint8_t cls, struct gc_out
 
 void gc_dispatch(struct gateway_core *c, struct gc_out *o)
 {
-    for (uint32_t k = 0; k < c->cfg.classes.n; k++)
-        gc_dispatch_class(c, c->order[k], o);
+    for (uint32_t k = 0; k < c->cfg.classes.n; k++) gc_dispatch_class(c, c->order[k], o);
 }

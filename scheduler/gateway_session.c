@@ -10,10 +10,12 @@ static bool gc_differs(struct hash128 want, struct hash128 got)
 }
 
 /* ERR_OK, or why this worker cannot be used. */
-static enum err_code gc_judge(const struct gateway_core *c, const struct gateway_event *ev, const char **reason)
+static enum err_code gc_judge(const struct gateway_core *c, const struct gateway_event *ev,
+                              const char **reason)
 {
     uint32_t lo = c->cfg.version_min, hi = c->cfg.version_max;
-    if (ev->hello.version_min > hi || ev->hello.version_max < lo || ev->hello.version_min > ev->hello.version_max) {
+    if (ev->hello.version_min > hi || ev->hello.version_max < lo ||
+        ev->hello.version_min > ev->hello.version_max) {
         *reason = "no protocol version in common";
         return ERR_PROTOCOL;
     }
@@ -25,8 +27,8 @@ static enum err_code gc_judge(const struct gateway_core *c, const struct gateway
         *reason = "another vocabulary or chat template than the gateway's";
         return ERR_MODEL_NOT_FOUND;
     }
-    if (ev->hello.max_seqs == 0 || ev->hello.max_slots == 0 || ev->hello.block_tokens == 0 || ev->hello.n_blocks < 2 ||
-        ev->hello.n_ctx == 0) {
+    if (ev->hello.max_seqs == 0 || ev->hello.max_slots == 0 || ev->hello.block_tokens == 0 ||
+        ev->hello.n_blocks < 2 || ev->hello.n_ctx == 0) {
         *reason = "limits of zero";
         return ERR_PROTOCOL;
     }
@@ -34,8 +36,8 @@ static enum err_code gc_judge(const struct gateway_core *c, const struct gateway
     return ERR_OK;
 }
 
-/* What the session had goes back to the queue, keeping its last submission: the same process may list
- * it in its next SYNC. */
+/* What the session had goes back to the queue, keeping its last submission: the same process may
+ * list it in its next SYNC. */
 void gc_down(struct gateway_core *c, uint32_t worker)
 {
     struct gc_worker *w = &gc_workers(c)[worker];
@@ -65,16 +67,24 @@ void gc_hello(struct gateway_core *c, const struct gateway_event *ev, struct gc_
         gc_down(c, ev->worker);
         return;
     }
-    a->version = ev->hello.version_max < c->cfg.version_max ? ev->hello.version_max : c->cfg.version_max;
+    a->version =
+        ev->hello.version_max < c->cfg.version_max ? ev->hello.version_max : c->cfg.version_max;
     gc_down(c, ev->worker);
-    for (uint32_t i = 0; i < c->cfg.max_workers; i++) { /* its old session, whose end was not seen yet */
-        if (gc_workers(c)[i].state != GC_DOWN && gc_workers(c)[i].name == ev->hello.name) gc_down(c, i);
+    for (uint32_t i = 0; i < c->cfg.max_workers;
+         i++) { /* its old session, whose end was not seen yet */
+        if (gc_workers(c)[i].state != GC_DOWN && gc_workers(c)[i].name == ev->hello.name)
+            gc_down(c, i);
     }
     struct gc_worker *w = &gc_workers(c)[ev->worker];
-    *w = (struct gc_worker){.state = GC_SYNCING, .name = ev->hello.name, .incarnation = ev->hello.incarnation,
-                            .numerics = ev->hello.numerics, .n_ctx = ev->hello.n_ctx,
-                            .block_tokens = ev->hello.block_tokens, .n_blocks = ev->hello.n_blocks,
-                            .max_seqs = ev->hello.max_seqs, .max_slots = ev->hello.max_slots};
+    *w = (struct gc_worker){.state = GC_SYNCING,
+                            .name = ev->hello.name,
+                            .incarnation = ev->hello.incarnation,
+                            .numerics = ev->hello.numerics,
+                            .n_ctx = ev->hello.n_ctx,
+                            .block_tokens = ev->hello.block_tokens,
+                            .n_blocks = ev->hello.n_blocks,
+                            .max_seqs = ev->hello.max_seqs,
+                            .max_slots = ev->hello.max_slots};
 }
 
 static void gc_gap(struct gateway_core *c, uint32_t worker, uint32_t slot, struct gc_out *o)
@@ -85,7 +95,8 @@ static void gc_gap(struct gateway_core *c, uint32_t worker, uint32_t slot, struc
     c->gaps++;
 }
 
-static void gc_sync_entry(struct gateway_core *c, uint32_t worker, const struct gateway_sync *e, struct gc_out *o)
+static void gc_sync_entry(struct gateway_core *c, uint32_t worker, const struct gateway_sync *e,
+                          struct gc_out *o)
 {
     struct gc_worker *w = &gc_workers(c)[worker];
     uint32_t slot = gc_current(c, e->sub);
@@ -117,8 +128,7 @@ void gc_sync(struct gateway_core *c, const struct gateway_event *ev, struct gc_o
     struct gc_worker *w = &gc_workers(c)[ev->worker];
     if (w->state == GC_DOWN) return;
     uint32_t n = ev->n_sync < GC_SYNC_MAX ? ev->n_sync : GC_SYNC_MAX;
-    for (uint32_t i = 0; i < n; i++)
-        gc_sync_entry(c, ev->worker, &ev->sync[i], o);
+    for (uint32_t i = 0; i < n; i++) gc_sync_entry(c, ev->worker, &ev->sync[i], o);
     if (w->state == GC_LIVE) return;
     w->state = GC_LIVE;
     gc_workers_changed(c);
@@ -147,7 +157,9 @@ void gc_send_full(struct gateway_core *c, const struct gateway_event *ev)
 {
     uint32_t slot = gc_current(c, ev->sub);
     gc_workers(c)[ev->worker].full_until_ns = c->now_ns + GC_FULL_NS;
-    if (slot == GC_NONE || gc_slots(c)[slot].state != GC_SENT || gc_slots(c)[slot].worker != ev->worker) return;
+    if (slot == GC_NONE || gc_slots(c)[slot].state != GC_SENT ||
+        gc_slots(c)[slot].worker != ev->worker)
+        return;
     struct gc_slot *s = &gc_slots(c)[slot];
     struct gc_worker *w = &gc_workers(c)[ev->worker];
     if (w->sent_since[s->cls] > 0) w->sent_since[s->cls]--;

@@ -22,7 +22,8 @@ void gateway_core_stats(const struct gateway_core *c, struct gateway_stats *out)
         out->sent[s->cls] += s->state == GC_SENT;
         out->done += s->state == GC_DONE;
         uint64_t *oldest = &out->oldest_queued_ns[s->cls];
-        if (s->state == GC_QUEUED && (*oldest == 0 || s->arrived_ns < *oldest)) *oldest = s->arrived_ns;
+        if (s->state == GC_QUEUED && (*oldest == 0 || s->arrived_ns < *oldest))
+            *oldest = s->arrived_ns;
     }
     for (uint32_t i = 0; i < c->cfg.max_workers; i++)
         out->workers_live += gc_workers(c)[i].state == GC_LIVE;
@@ -49,15 +50,20 @@ uint32_t gateway_core_capacity(const struct gateway_core *c)
 static const char *gc_check_slot(const struct gateway_core *c, uint32_t i)
 {
     const struct gc_slot *s = &gc_slots(c)[i];
-    if (s->state == GC_FREE) return s->place != 0 || s->has_sub ? "a free slot is in a queue or has a submission" : NULL;
-    if (s->next < s->from || s->next > s->max_total || s->n_ids > s->max_total) return "a slot's counts are out of order";
+    if (s->state == GC_FREE)
+        return s->place != 0 || s->has_sub ? "a free slot is in a queue or has a submission" : NULL;
+    if (s->next < s->from || s->next > s->max_total || s->n_ids > s->max_total)
+        return "a slot's counts are out of order";
     if (s->next > s->n_ids) return "a slot has more indexes than ids";
     bool queued = s->state == GC_QUEUED, in_heap = s->place != 0, stuck = s->stuck != GC_NOT_STUCK;
-    if (queued != (in_heap || stuck) || (in_heap && stuck)) return "a queued slot is in a heap or stuck, never both";
+    if (queued != (in_heap || stuck) || (in_heap && stuck))
+        return "a queued slot is in a heap or stuck, never both";
     if (s->state == GC_SENT) {
-        if (s->worker >= c->cfg.max_workers || !s->has_sub) return "a sent slot has no worker or submission";
+        if (s->worker >= c->cfg.max_workers || !s->has_sub)
+            return "a sent slot has no worker or submission";
         const struct gc_worker *w = &gc_workers(c)[s->worker];
-        if (w->state == GC_DOWN || w->incarnation != s->sub_process) return "a sent slot's worker is another process";
+        if (w->state == GC_DOWN || w->incarnation != s->sub_process)
+            return "a sent slot's worker is another process";
         if (w->state != GC_LIVE) return "a slot was sent before SYNC was answered";
     }
     if (s->state == GC_QUEUED && s->worker != GC_NONE) return "a queued slot names a worker";
@@ -78,13 +84,15 @@ const char *gateway_core_check(const struct gateway_core *c)
         if (s->state == GC_SENT) sent[s->worker]++;
     }
     if (in_use != c->in_use) return "slots in use miscounted";
-    if (stuck[GC_STUCK_ROOM] != c->n_stuck[GC_STUCK_ROOM] || stuck[GC_STUCK_NOBODY] != c->n_stuck[GC_STUCK_NOBODY])
+    if (stuck[GC_STUCK_ROOM] != c->n_stuck[GC_STUCK_ROOM] ||
+        stuck[GC_STUCK_NOBODY] != c->n_stuck[GC_STUCK_NOBODY])
         return "stuck slots miscounted";
     for (uint32_t k = 0; k < c->cfg.classes.n; k++) {
         if (!gc_heap_check(c, (uint8_t)k)) return "a queue's heap is out of order";
         in_heaps += c->heap_n[k];
     }
-    if (queued != in_heaps + stuck[GC_STUCK_ROOM] + stuck[GC_STUCK_NOBODY]) return "a queued slot is in no queue";
+    if (queued != in_heaps + stuck[GC_STUCK_ROOM] + stuck[GC_STUCK_NOBODY])
+        return "a queued slot is in no queue";
     for (uint32_t i = 0; i < c->cfg.max_workers; i++) {
         if (gc_workers(c)[i].n_sent != sent[i]) return "sent slots of a worker miscounted";
     }

@@ -10,8 +10,8 @@ static void gc_ack(struct gateway_core *c, uint32_t slot, struct gc_out *o)
     s->acked = 1;
 }
 
-/* Not (or no longer) a current submission. The answers to our own CANCEL and GAP end the matter; for
- * anything else the worker computes for nobody and must be told. */
+/* Not (or no longer) a current submission. The answers to our own CANCEL and GAP end the matter;
+ * for anything else the worker computes for nobody and must be told. */
 static void gc_foreign(struct gateway_core *c, const struct gateway_event *ev, struct gc_out *o)
 {
     c->unknown_tokens++;
@@ -20,11 +20,12 @@ static void gc_foreign(struct gateway_core *c, const struct gateway_event *ev, s
     c->cancels++;
 }
 
-static void gc_deliver(struct gateway_core *c, uint32_t slot, const struct gateway_event *ev, enum finish f,
-                       struct gc_out *o)
+static void gc_deliver(struct gateway_core *c, uint32_t slot, const struct gateway_event *ev,
+                       enum finish f, struct gc_out *o)
 {
     struct gc_slot *s = &gc_slots(c)[slot];
-    if (ev->tokens.index > s->next) return; /* a bare bad finish after a gap: what is missing is made again */
+    if (ev->tokens.index > s->next)
+        return; /* a bare bad finish after a gap: what is missing is made again */
     uint32_t end = ev->tokens.index + ev->tokens.n, skip = s->next - ev->tokens.index;
     uint32_t n = end > s->next ? end - s->next : 0;
     if (n == 0 && f == FINISH_NONE) return;
@@ -53,7 +54,8 @@ static void gc_come_back(struct gateway_core *c, uint32_t slot, bool refused, st
     gc_queue(c, slot);
 }
 
-static void gc_end_badly(struct gateway_core *c, uint32_t slot, enum err_code code, struct gc_out *o)
+static void gc_end_badly(struct gateway_core *c, uint32_t slot, enum err_code code,
+                         struct gc_out *o)
 {
     gc_ack(c, slot, o);
     gc_left_worker(c, slot);
@@ -61,7 +63,8 @@ static void gc_end_badly(struct gateway_core *c, uint32_t slot, enum err_code co
     gc_fail(c, slot, code, o);
 }
 
-static void gc_finish(struct gateway_core *c, uint32_t slot, const struct gateway_event *ev, struct gc_out *o)
+static void gc_finish(struct gateway_core *c, uint32_t slot, const struct gateway_event *ev,
+                      struct gc_out *o)
 {
     struct gc_slot *s = &gc_slots(c)[slot];
     enum finish f = ev->tokens.finish;
@@ -95,7 +98,8 @@ static void gc_finish(struct gateway_core *c, uint32_t slot, const struct gatewa
     }
 }
 
-static void gc_tokens_sent(struct gateway_core *c, uint32_t slot, const struct gateway_event *ev, struct gc_out *o)
+static void gc_tokens_sent(struct gateway_core *c, uint32_t slot, const struct gateway_event *ev,
+                           struct gc_out *o)
 {
     struct gc_slot *s = &gc_slots(c)[slot];
     uint64_t end = (uint64_t)ev->tokens.index + ev->tokens.n;
@@ -108,7 +112,8 @@ static void gc_tokens_sent(struct gateway_core *c, uint32_t slot, const struct g
         return;
     }
     /* CANCELLED and what is refused at the door without a slot carry no index of their own. */
-    bool bare = ev->tokens.n == 0 && ev->tokens.finish != FINISH_NONE && !finish_openai(ev->tokens.finish);
+    bool bare =
+        ev->tokens.n == 0 && ev->tokens.finish != FINISH_NONE && !finish_openai(ev->tokens.finish);
     if (ev->tokens.index > s->next && !bare) {
         gc_link(o, GA_GAP, ev->worker, slot, s->sub);
         o->list[o->n - 1].from = s->next;

@@ -38,7 +38,8 @@ static size_t wc_layout(struct worker_core *c, const struct worker_core_config *
     if (pool_bytes == 0) return 0;
     c->slots_at = wc_align(sizeof(struct worker_core));
     c->spans_at = wc_align(c->slots_at + (uint64_t)cfg->max_slots * sizeof(struct wc_slot));
-    c->pool_at = wc_align(c->spans_at + (uint64_t)WC_STEPS * cfg->max_spans * sizeof(struct wc_span));
+    c->pool_at =
+        wc_align(c->spans_at + (uint64_t)WC_STEPS * cfg->max_spans * sizeof(struct wc_span));
     c->plan_at = wc_align(c->pool_at + pool_bytes);
     c->state_bytes = c->plan_at;
     c->order_at = wc_align(c->plan_at + (uint64_t)cfg->max_spans * sizeof(struct worker_span));
@@ -106,7 +107,8 @@ static void wc_give_back(uint32_t slot, struct wc_out *o)
 }
 
 /* The finish a new submission gets at the door, or FINISH_NONE: it may wait for a seat. */
-static enum finish wc_door(const struct worker_core *c, const struct worker_event *ev, const struct wc_slot *s)
+static enum finish wc_door(const struct worker_core *c, const struct worker_event *ev,
+                           const struct wc_slot *s)
 {
     if (ev->submit.refused || ev->submit.cls >= c->cfg.classes.n) return FINISH_REFUSED;
     if (s->n_tokens == 0 || s->n_prompt == 0 || s->n_prompt > s->n_tokens) return FINISH_REFUSED;
@@ -115,7 +117,8 @@ static enum finish wc_door(const struct worker_core *c, const struct worker_even
     if (s->n_tokens > c->cfg.n_ctx) return FINISH_TOO_LARGE;
     if (wc_blocks_to_end(c, s) > c->cfg.pool.max_seq_blocks) return FINISH_TOO_LARGE;
     uint32_t blocks = c->cfg.pool.n_blocks - 1;
-    if (c->cfg.debug_pool_blocks != 0 && c->cfg.debug_pool_blocks < blocks) blocks = c->cfg.debug_pool_blocks;
+    if (c->cfg.debug_pool_blocks != 0 && c->cfg.debug_pool_blocks < blocks)
+        blocks = c->cfg.debug_pool_blocks;
     if (wc_blocks_to_end(c, s) > blocks) return FINISH_TOO_LARGE;
     if (s->n_tokens >= s->max_total && s->from == s->n_tokens) return FINISH_LENGTH;
     return FINISH_NONE;
@@ -152,7 +155,8 @@ static void wc_submit(struct worker_core *c, const struct worker_event *ev, stru
     s->seq = KV_SEQ_NONE;
     s->tag = ev->submit.tag;
     s->arrival = c->next_arrival++;
-    /* A retry: what it has was computed elsewhere, so computing it here is waste, not first work. */
+    /* A retry: what it has was computed elsewhere, so computing it here is waste, not first work.
+     */
     s->high = s->n_tokens > s->n_prompt ? s->n_tokens - 1 : 0;
     enum finish f = wc_door(c, ev, s);
     if (f != FINISH_NONE) wc_finish(c, slot, f, o);

@@ -8,9 +8,9 @@
  *   worker_preempt.c  victims, and how blocks leave a sequence
  *   worker_stats.c    counters, next tick, the auditor
  *
- * Region: struct | slots | step spans (2 steps) | pool || scratch (spans of the plan at hand, order).
- * Everything before || is the state: indexes and numbers, no pointers. Scratch carries nothing from
- * one event to the next.
+ * Region: struct | slots | step spans (2 steps) | pool || scratch (spans of the plan at hand,
+ * order). Everything before || is the state: indexes and numbers, no pointers. Scratch carries
+ * nothing from one event to the next.
  */
 #ifndef SLUICE_SCHEDULER_WORKER_CORE_IMPL_H
 #define SLUICE_SCHEDULER_WORKER_CORE_IMPL_H
@@ -23,24 +23,24 @@
 enum wc_state { WC_FREE, WC_WAITING, WC_ACTIVE, WC_DROPPING, WC_FINISHED };
 
 struct wc_slot {
-    uint8_t state;         /* enum wc_state */
+    uint8_t state; /* enum wc_state */
     uint8_t cls, rank;
-    uint8_t attached;      /* its gateway asked for it in the session that is up */
-    uint8_t preempted;     /* WAITING, but was ACTIVE before */
-    uint8_t in_step;       /* 1 + index of the step in flight that has a live span of it; 0 = none */
-    uint8_t finish;        /* enum finish, FINISHED only */
+    uint8_t attached;  /* its gateway asked for it in the session that is up */
+    uint8_t preempted; /* WAITING, but was ACTIVE before */
+    uint8_t in_step;   /* 1 + index of the step in flight that has a live span of it; 0 = none */
+    uint8_t finish;    /* enum finish, FINISHED only */
     uint8_t pad;
-    uint32_t span;         /* its span there */
-    uint32_t gw;           /* session index, WC_NONE while the gateway is away */
-    uint64_t gateway;      /* hash of the gateway's name: the owner */
+    uint32_t span;    /* its span there */
+    uint32_t gw;      /* session index, WC_NONE while the gateway is away */
+    uint64_t gateway; /* hash of the gateway's name: the owner */
     struct sub_id sub;
     uint32_t n_prompt, n_tokens, max_total;
-    uint32_t from;         /* first index wanted: records start here */
-    uint32_t made;         /* records exist for [from, made) */
-    uint32_t sent;         /* next index to send while attached */
-    uint32_t seq;          /* kvpool sequence, ACTIVE only */
-    uint32_t high;         /* positions computed at least once: what comes again below it is waste */
-    uint32_t ran_from;     /* n_tokens when it last got its seat: min_run counts from there */
+    uint32_t from;     /* first index wanted: records start here */
+    uint32_t made;     /* records exist for [from, made) */
+    uint32_t sent;     /* next index to send while attached */
+    uint32_t seq;      /* kvpool sequence, ACTIVE only */
+    uint32_t high;     /* positions computed at least once: what comes again below it is waste */
+    uint32_t ran_from; /* n_tokens when it last got its seat: min_run counts from there */
     uint32_t pad2;
     uint64_t tag;
     uint64_t arrival;      /* number of its SUBMIT */
@@ -52,7 +52,7 @@ struct wc_slot {
 
 struct wc_session {
     uint64_t gateway;
-    uint64_t sync_at_ns;   /* next repeat of SYNC while something is detached */
+    uint64_t sync_at_ns; /* next repeat of SYNC while something is detached */
     uint8_t up, pad[7];
 };
 
@@ -65,8 +65,8 @@ struct wc_span {
 };
 
 struct wc_step {
-    uint64_t id;           /* 0 = none */
-    uint64_t parked_ns;    /* since when */
+    uint64_t id;        /* 0 = none */
+    uint64_t parked_ns; /* since when */
     uint32_t n_spans;
     uint8_t rank, parked, park_asked, pad;
 };
@@ -79,15 +79,18 @@ struct worker_core {
     uint64_t n_steps[2], n_preemptions, n_parks, n_drops, step_device_ns;
     uint64_t next_step, next_arrival, next_admitted;
     uint64_t now_ns;
-    uint32_t seats;        /* min of max_seqs and the step limits: every ACTIVE one fits one decode step */
+    uint32_t seats; /* min of max_seqs and the step limits: every ACTIVE one fits one decode step */
     uint32_t n_active;
-    uint32_t debug_turn;   /* round robin of the debug switches */
+    uint32_t debug_turn; /* round robin of the debug switches */
     uint8_t draining, exited, pad[2];
     uint64_t slots_at, spans_at, pool_at, state_bytes, plan_at, order_at; /* byte offsets */
 };
 
 /* Actions of the event at hand. */
-struct wc_out { struct worker_action *list; uint32_t n, max; };
+struct wc_out {
+    struct worker_action *list;
+    uint32_t n, max;
+};
 
 static inline struct wc_slot *wc_slots(const struct worker_core *c)
 {
@@ -110,7 +113,8 @@ static inline uint32_t *wc_order(const struct worker_core *c)
     return (uint32_t *)((char *)(uintptr_t)c + c->order_at);
 }
 
-/* Input positions still to be computed end here: the last known id is an input only if one may follow it. */
+/* Input positions still to be computed end here: the last known id is an input only if one may
+ * follow it. */
 static inline uint32_t wc_target(const struct wc_slot *s)
 {
     return s->n_tokens < s->max_total ? s->n_tokens : s->n_tokens - 1;
@@ -136,7 +140,8 @@ void wc_gap(struct worker_core *c, uint32_t gw, struct sub_id sub, uint32_t from
 void wc_ack(struct worker_core *c, uint32_t gw, struct sub_id sub, struct wc_out *o);
 void wc_drain(struct worker_core *c, struct wc_out *o);
 void wc_tick(struct worker_core *c, struct wc_out *o);
-uint32_t wc_find(const struct worker_core *c, uint64_t gateway, struct sub_id sub); /* WC_NONE: not held */
+uint32_t wc_find(const struct worker_core *c, uint64_t gateway,
+                 struct sub_id sub); /* WC_NONE: not held */
 /* Sends what was made and not sent yet, with the finish if there is one. */
 void wc_send(struct worker_core *c, uint32_t slot, struct wc_out *o);
 /* Decides the finish: seat and blocks are free at once, the slot when it is acknowledged. */
@@ -147,7 +152,7 @@ void wc_slot_free(struct worker_core *c, uint32_t slot, struct wc_out *o);
 void wc_step_end(struct worker_core *c, const struct worker_event *ev, struct wc_out *o);
 void wc_step_parked(struct worker_core *c, const struct worker_event *ev);
 void wc_span_dropped(struct worker_core *c, uint64_t step, uint32_t span, struct wc_out *o);
-uint32_t wc_running(const struct worker_core *c);    /* index into steps, WC_NONE */
+uint32_t wc_running(const struct worker_core *c); /* index into steps, WC_NONE */
 uint32_t wc_parked(const struct worker_core *c);
 
 /* worker_preempt.c */
@@ -157,7 +162,8 @@ void wc_preempt(struct worker_core *c, uint32_t slot, struct wc_out *o);
 /* The sequence to preempt so that `for_slot` gets on; WC_NONE = nobody. */
 uint32_t wc_victim(const struct worker_core *c, uint32_t for_slot);
 void wc_drop_span(struct worker_core *c, uint32_t step, uint32_t span, struct wc_out *o);
-void wc_drop_youngest(struct worker_core *c, uint32_t step, struct wc_out *o); /* never the last one */
+void wc_drop_youngest(struct worker_core *c, uint32_t step,
+                      struct wc_out *o); /* never the last one */
 
 /* worker_plan.c */
 void wc_schedule(struct worker_core *c, struct wc_out *o);

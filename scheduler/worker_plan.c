@@ -1,8 +1,8 @@
 /* Which step runs next. Called after every event; it decides nothing while nothing changed.
  *
- * Order of a decision: sequences that run grow first, newcomers are admitted after them, and blocks are
- * settled for all of them **before** the first span is built. So nothing that is already in a plan can
- * be pushed out of it again.
+ * Order of a decision: sequences that run grow first, newcomers are admitted after them, and blocks
+ * are settled for all of them **before** the first span is built. So nothing that is already in a
+ * plan can be pushed out of it again.
  */
 #include "scheduler/worker_core_impl.h"
 
@@ -16,7 +16,8 @@ uint32_t wc_blocks_to_end(const struct worker_core *c, const struct wc_slot *s)
     return kvpool_blocks_for(wc_pool(c), s->max_total - 1);
 }
 
-/* Known tokens plus one block, so that a start is worth its prefill; never more than it will ever use. */
+/* Known tokens plus one block, so that a start is worth its prefill; never more than it will ever
+ * use. */
 uint32_t wc_blocks_to_start(const struct worker_core *c, const struct wc_slot *s)
 {
     uint32_t start = kvpool_blocks_for(wc_pool(c), wc_target(s)) + 1, end = wc_blocks_to_end(c, s);
@@ -54,7 +55,8 @@ static bool wc_could_start(const struct worker_core *c, uint32_t slot, uint32_t 
     for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
         const struct wc_slot *s = &wc_slots(c)[i];
         if (s->state != WC_ACTIVE) continue;
-        bool falls = !wc_steppable(s) || (s->rank > f->rank && c->cfg.classes.rows[s->cls].preemptible);
+        bool falls =
+            !wc_steppable(s) || (s->rank > f->rank && c->cfg.classes.rows[s->cls].preemptible);
         if (!falls) continue;
         uint32_t n;
         (void)kvpool_table(wc_pool(c), s->seq, &n);
@@ -157,13 +159,17 @@ static bool wc_grow(struct worker_core *c, uint8_t rank, struct wc_out *o)
     return pending;
 }
 
-struct wc_budget { uint32_t tokens, rows, spans; };
+struct wc_budget {
+    uint32_t tokens, rows, spans;
+};
 
 /* The largest legal chunk of a sequence within what is left; n = 0: none. */
-static struct wc_span wc_chunk(const struct worker_core *c, uint32_t slot, const struct wc_budget *b)
+static struct wc_span wc_chunk(const struct worker_core *c, uint32_t slot,
+                               const struct wc_budget *b)
 {
     const struct wc_slot *s = &wc_slots(c)[slot];
-    struct wc_span sp = {.slot = slot, .pos = kvpool_committed(wc_pool(c), s->seq), .hold = KV_HOLD_NONE};
+    struct wc_span sp = {
+        .slot = slot, .pos = kvpool_committed(wc_pool(c), s->seq), .hold = KV_HOLD_NONE};
     uint32_t target = wc_target(s), left = target - sp.pos, n = left;
     assert(sp.pos < target);
     if (left > 1 && n > c->cfg.prefill_chunk) n = c->cfg.prefill_chunk;
@@ -189,7 +195,8 @@ static struct wc_span wc_chunk(const struct worker_core *c, uint32_t slot, const
     return sp;
 }
 
-static void wc_add_span(struct worker_core *c, uint32_t step, struct wc_span sp, struct wc_budget *b)
+static void wc_add_span(struct worker_core *c, uint32_t step, struct wc_span sp,
+                        struct wc_budget *b)
 {
     struct wc_slot *s = &wc_slots(c)[sp.slot];
     struct wc_step *st = &c->steps[step];
@@ -215,7 +222,8 @@ static void wc_add_span(struct worker_core *c, uint32_t step, struct wc_span sp,
     w->sample = sp.sample;
 }
 
-/* Decodes first, then prefill chunks, each oldest first: a long prompt delays a stream by one chunk. */
+/* Decodes first, then prefill chunks, each oldest first: a long prompt delays a stream by one
+ * chunk. */
 static void wc_fill(struct worker_core *c, uint8_t rank, uint32_t step)
 {
     struct wc_budget b = {c->cfg.max_tokens, c->cfg.max_rows, c->cfg.max_spans};
@@ -261,7 +269,8 @@ static bool wc_submit_step(struct worker_core *c, uint8_t rank, struct wc_out *o
     st->rank = rank;
     struct worker_action *a = wc_emit(o, WA_STEP_SUBMIT);
     a->step = st->id;
-    a->plan = (struct worker_plan){.step = st->id, .rank = rank, .spans = wc_plan(c), .n_spans = st->n_spans};
+    a->plan = (struct worker_plan){
+        .step = st->id, .rank = rank, .spans = wc_plan(c), .n_spans = st->n_spans};
     wc_debug_disturb(c, step, o);
     return true;
 }
@@ -274,8 +283,8 @@ static bool wc_has_runnable(const struct worker_core *c, uint8_t rank)
     return false;
 }
 
-/* A step runs: real-time's seats and blocks are made free meanwhile, and a lower step is parked only
- * if real-time has something to run then (else the two would park and continue for ever). */
+/* A step runs: real-time's seats and blocks are made free meanwhile, and a lower step is parked
+ * only if real-time has something to run then (else the two would park and continue for ever). */
 static void wc_schedule_beside(struct worker_core *c, uint32_t running, struct wc_out *o)
 {
     enum wc_start zero = wc_admit(c, 0, o);
@@ -305,8 +314,8 @@ void wc_schedule(struct worker_core *c, struct wc_out *o)
     bool growing = wc_grow(c, 0, o);
     enum wc_start zero = wc_admit(c, 0, o);
     if (wc_submit_step(c, 0, o)) return;
-    /* Real-time waits for blocks of dropped spans of the parked step; their confirmation is coming and
-     * needs nobody's help, while a lower step started now would be in the way. */
+    /* Real-time waits for blocks of dropped spans of the parked step; their confirmation is coming
+     * and needs nobody's help, while a lower step started now would be in the way. */
     if (growing || zero == WC_START_PENDING) return;
     if (parked != WC_NONE) {
         wc_continue(c, parked, o);

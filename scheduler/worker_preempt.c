@@ -1,8 +1,8 @@
 /* Victims, and how blocks leave a sequence.
  *
- * Preempting is by recompute: the blocks go, ids and records stay, the sequence waits and later computes
- * its known tokens again. Blocks of a span in flight are only HELD from then on: the engine may still
- * write them, so nobody gets them before it confirmed the drop. */
+ * Preempting is by recompute: the blocks go, ids and records stay, the sequence waits and later
+ * computes its known tokens again. Blocks of a span in flight are only HELD from then on: the
+ * engine may still write them, so nobody gets them before it confirmed the drop. */
 #include "scheduler/worker_core_impl.h"
 
 #include <assert.h>
@@ -36,7 +36,8 @@ void wc_preempt(struct worker_core *c, uint32_t slot, struct wc_out *o)
     c->n_preemptions++;
 }
 
-/* The one that always gets on: admitted first in the highest class that has a seat (and may run). */
+/* The one that always gets on: admitted first in the highest class that has a seat (and may run).
+ */
 static uint32_t wc_protected(const struct worker_core *c)
 {
     uint32_t best = WC_NONE;
@@ -54,7 +55,8 @@ static uint32_t wc_protected(const struct worker_core *c)
     return best;
 }
 
-/* How far `v` is below `s`: 0 = not to be touched, 1 = equal class, 2 = lower rank, 3 = nobody's (away). */
+/* How far `v` is below `s`: 0 = not to be touched, 1 = equal class, 2 = lower rank, 3 = nobody's
+ * (away). */
 static int wc_below(const struct worker_core *c, const struct wc_slot *v, const struct wc_slot *s)
 {
     const struct class_row *vr = &c->cfg.classes.rows[v->cls], *sr = &c->cfg.classes.rows[s->cls];
@@ -65,7 +67,8 @@ static int wc_below(const struct worker_core *c, const struct wc_slot *v, const 
 }
 
 /* Less work lost per block freed first; among equals the one admitted last. */
-static bool wc_cheaper(const struct worker_core *c, const struct wc_slot *a, const struct wc_slot *b)
+static bool wc_cheaper(const struct worker_core *c, const struct wc_slot *a,
+                       const struct wc_slot *b)
 {
     uint32_t na, nb;
     const struct kvpool *p = wc_pool(c);
@@ -76,7 +79,8 @@ static bool wc_cheaper(const struct worker_core *c, const struct wc_slot *a, con
     return la != lb ? la < lb : a->admitted > b->admitted;
 }
 
-static bool wc_may_fall(const struct worker_core *c, uint32_t slot, uint32_t for_slot, int below, uint32_t guarded)
+static bool wc_may_fall(const struct worker_core *c, uint32_t slot, uint32_t for_slot, int below,
+                        uint32_t guarded)
 {
     const struct wc_slot *s = &wc_slots(c)[slot], *f = &wc_slots(c)[for_slot];
     if (below >= 2) return true;

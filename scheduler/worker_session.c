@@ -82,8 +82,9 @@ void wc_session_up(struct worker_core *c, uint32_t gw, uint64_t gateway, struct 
     for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
         struct wc_slot *s = &wc_slots(c)[i];
         if (s->state == WC_FREE || s->state == WC_DROPPING || s->gateway != gateway) continue;
-        /* The loss is over: from now on SYNC is repeated until the gateway answers. Freeing by time here
-         * would let a lost GAP end in a submission that the gateway waits for and nobody holds. */
+        /* The loss is over: from now on SYNC is repeated until the gateway answers. Freeing by time
+         * here would let a lost GAP end in a submission that the gateway waits for and nobody
+         * holds. */
         s->lost = 0;
         s->lost_at_ns = 0;
         s->attached = 0;
@@ -166,17 +167,18 @@ static bool wc_has_detached(const struct worker_core *c, uint32_t gw)
 {
     for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
         const struct wc_slot *s = &wc_slots(c)[i];
-        if (s->state != WC_FREE && s->state != WC_DROPPING && s->gw == gw && !s->attached) return true;
+        if (s->state != WC_FREE && s->state != WC_DROPPING && s->gw == gw && !s->attached)
+            return true;
     }
     return false;
 }
 
 void wc_tick(struct worker_core *c, struct wc_out *o)
 {
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++)
-        wc_tick_slot(c, i, o);
+    for (uint32_t i = 0; i < c->cfg.max_slots; i++) wc_tick_slot(c, i, o);
     for (uint32_t gw = 0; gw < WORKER_GATEWAYS_MAX; gw++) {
-        if (c->sessions[gw].up && c->now_ns >= c->sessions[gw].sync_at_ns && wc_has_detached(c, gw)) wc_sync(c, gw, o);
+        if (c->sessions[gw].up && c->now_ns >= c->sessions[gw].sync_at_ns && wc_has_detached(c, gw))
+            wc_sync(c, gw, o);
     }
     uint32_t parked = wc_parked(c);
     if (parked == WC_NONE || c->now_ns - c->steps[parked].parked_ns < c->cfg.park_max_ns) return;
@@ -184,15 +186,18 @@ void wc_tick(struct worker_core *c, struct wc_out *o)
     c->steps[parked].parked_ns = c->now_ns;
 }
 
-/* Only what still waits for its gateway's answer: a first SYNC lists everything, a repeated one the rest. */
-uint32_t worker_core_sync(const struct worker_core *c, uint32_t gw, struct worker_sync *out, uint32_t cap)
+/* Only what still waits for its gateway's answer: a first SYNC lists everything, a repeated one the
+ * rest. */
+uint32_t worker_core_sync(const struct worker_core *c, uint32_t gw, struct worker_sync *out,
+                          uint32_t cap)
 {
     uint32_t n = 0;
     assert(gw < WORKER_GATEWAYS_MAX);
     for (uint32_t i = 0; i < c->cfg.max_slots && n < cap; i++) {
         const struct wc_slot *s = &wc_slots(c)[i];
         if (s->state == WC_FREE || s->state == WC_DROPPING || s->gw != gw || s->attached) continue;
-        out[n++] = (struct worker_sync){.sub = s->sub, .have = s->made, .finished = s->state == WC_FINISHED};
+        out[n++] = (struct worker_sync){
+            .sub = s->sub, .have = s->made, .finished = s->state == WC_FINISHED};
     }
     return n;
 }

@@ -1,4 +1,5 @@
-/* What the engine reports about steps in flight. An unknown step or span is a mistake of ours: assert. */
+/* What the engine reports about steps in flight. An unknown step or span is a mistake of ours:
+ * assert. */
 #include "scheduler/worker_core_impl.h"
 
 #include <assert.h>
@@ -64,7 +65,8 @@ void wc_span_dropped(struct worker_core *c, uint64_t step, uint32_t span, struct
     if (s->state == WC_DROPPING) wc_slot_free(c, sp->slot, o);
 }
 
-static void wc_account_positions(struct worker_core *c, struct wc_slot *s, uint32_t from, uint32_t to)
+static void wc_account_positions(struct worker_core *c, struct wc_slot *s, uint32_t from,
+                                 uint32_t to)
 {
     struct worker_account *a = &c->account[s->cls];
     for (uint32_t p = from; p < to; p++) {
@@ -78,8 +80,8 @@ static void wc_account_positions(struct worker_core *c, struct wc_slot *s, uint3
 
 /* Books what the span brought; the sequence may be gone from its seat by now (preempted too late to
  * drop the span): the shell has appended the id all the same, so it counts. */
-static enum finish wc_span_result(struct worker_core *c, struct wc_slot *s, const struct wc_span *sp,
-                                  const struct worker_token *t)
+static enum finish wc_span_result(struct worker_core *c, struct wc_slot *s,
+                                  const struct wc_span *sp, const struct worker_token *t)
 {
     wc_account_positions(c, s, sp->pos, sp->pos + sp->n);
     if (sp->score_to > sp->score_from && sp->score_to > s->made) s->made = sp->score_to;
@@ -106,7 +108,8 @@ static void wc_span_end(struct worker_core *c, struct wc_span *sp, const struct 
         return;
     }
     assert(s->state == WC_ACTIVE || s->state == WC_WAITING);
-    if (ev->step.failed && s->state == WC_WAITING) return; /* preempted: it is computed again anyway */
+    if (ev->step.failed && s->state == WC_WAITING)
+        return; /* preempted: it is computed again anyway */
     enum finish f = ev->step.failed ? FINISH_FAILED : wc_span_result(c, s, sp, t);
     if (f != FINISH_NONE)
         wc_finish(c, slot, f, o);
@@ -114,8 +117,8 @@ static void wc_span_end(struct worker_core *c, struct wc_span *sp, const struct 
         wc_send(c, slot, o);
 }
 
-/* Debug: preempts one ACTIVE sequence every n steps, round robin; only one that made a token since it
- * got its seat, or a prompt longer than n chunks would be started over for ever. */
+/* Debug: preempts one ACTIVE sequence every n steps, round robin; only one that made a token since
+ * it got its seat, or a prompt longer than n chunks would be started over for ever. */
 static void wc_debug_preempt(struct worker_core *c, struct wc_out *o)
 {
     uint64_t done = c->n_steps[0] + c->n_steps[1];

@@ -55,7 +55,8 @@ static void note_all(struct key *k, const struct world *x)
         for (int c = 0; c < 2; c++) {
             for (uint32_t m = 0; m < chans[c]->n; m++) {
                 note(k, chans[c]->at[m].sub);
-                for (uint32_t e = 0; e < chans[c]->at[m].n_sync; e++) note(k, chans[c]->at[m].sync[e].sub);
+                for (uint32_t e = 0; e < chans[c]->at[m].n_sync; e++)
+                    note(k, chans[c]->at[m].sync[e].sub);
             }
         }
     }
@@ -80,7 +81,8 @@ static void put_gateway(struct key *k, const struct world *x)
     const struct gateway_core *g = x->g;
     for (uint32_t i = 0; i < x->n_slots; i++) {
         const struct gc_slot *s = &gc_slots(g)[i];
-        put(k, s->state | s->stuck << 8 | s->acked << 16 | s->has_sub << 24 | (uint64_t)s->failures << 32 | (uint64_t)s->alone << 40);
+        put(k, s->state | s->stuck << 8 | s->acked << 16 | s->has_sub << 24 |
+                   (uint64_t)s->failures << 32 | (uint64_t)s->alone << 40);
         put(k, session_of(x, s->worker) | (uint64_t)s->next << 32);
         uint64_t refused = 0;
         for (uint32_t b = 0; b < 4; b++) refused |= (s->refused_by >> b & 1u) << session_of(x, b);
@@ -101,16 +103,20 @@ static void put_gateway(struct key *k, const struct world *x)
     }
 }
 
-static void put_worker_slot(struct key *k, const struct world *x, const struct worker_core *c, uint32_t i)
+static void put_worker_slot(struct key *k, const struct world *x, const struct worker_core *c,
+                            uint32_t i)
 {
     const struct wc_slot *s = &wc_slots(c)[i];
-    put(k, s->state | s->attached << 8 | s->preempted << 16 | s->in_step << 24 | (uint64_t)s->finish << 32 |
-               (uint64_t)s->lost << 40 | (uint64_t)(s->admitted != 0) << 48 | (uint64_t)(s->gw != WC_NONE) << 49);
+    put(k, s->state | s->attached << 8 | s->preempted << 16 | s->in_step << 24 |
+               (uint64_t)s->finish << 32 | (uint64_t)s->lost << 40 |
+               (uint64_t)(s->admitted != 0) << 48 | (uint64_t)(s->gw != WC_NONE) << 49);
     if (s->state == WC_FREE) return;
     put_sub(k, s->sub);
     put(k, s->n_tokens | (uint64_t)s->made << 32);
     put(k, s->sent | (uint64_t)s->from << 32);
-    put(k, s->state == WC_ACTIVE ? kvpool_committed(wc_pool(c), s->seq) | (uint64_t)kvpool_reserved(wc_pool(c), s->seq) << 32 : 0);
+    put(k, s->state == WC_ACTIVE ? kvpool_committed(wc_pool(c), s->seq) |
+                                       (uint64_t)kvpool_reserved(wc_pool(c), s->seq) << 32
+                                 : 0);
     put_until(k, s->lost ? s->lost_at_ns + 31000000000u : 0, x->now);
     put_until(k, s->state == WC_FINISHED ? s->finish_at_ns : 0, x->now);
 }
@@ -123,7 +129,8 @@ static void put_worker(struct key *k, const struct world *x, uint32_t w)
     for (uint32_t i = 0; i < c->cfg.max_slots; i++) put_worker_slot(k, x, c, i);
     for (uint32_t i = 0; i < WC_STEPS; i++) {
         const struct wc_step *st = &c->steps[i];
-        put(k, (st->id != 0) | st->parked << 1 | st->park_asked << 2 | st->rank << 3 | (uint64_t)st->n_spans << 8);
+        put(k, (st->id != 0) | st->parked << 1 | st->park_asked << 2 | st->rank << 3 |
+                   (uint64_t)st->n_spans << 8);
         for (uint32_t n = 0; n < st->n_spans; n++) {
             const struct wc_span *sp = &wc_spans(c, i)[n];
             put(k, sp->slot | sp->state << 8 | (uint64_t)sp->pos << 16 | (uint64_t)sp->n << 40);
@@ -145,7 +152,8 @@ static void put_chan(struct key *k, const struct world_chan *c)
         put(k, m->kind | m->finish << 8 | (uint64_t)m->from << 16 | (uint64_t)m->n << 40);
         put_sub(k, m->sub);
         put(k, m->key ^ m->submit.key);
-        put(k, m->numerics | m->window[0] << 8 | (uint64_t)m->window[1] << 16 | (uint64_t)m->submit.n_tokens << 32 | (uint64_t)m->submit.from << 48);
+        put(k, m->numerics | m->window[0] << 8 | (uint64_t)m->window[1] << 16 |
+                   (uint64_t)m->submit.n_tokens << 32 | (uint64_t)m->submit.from << 48);
         put(k, m->n_sync);
         for (uint32_t e = 0; e < m->n_sync; e++) {
             put_sub(k, m->sync[e].sub);
@@ -165,8 +173,8 @@ struct hash128 state_key(const struct world *x, uint32_t extra)
         const struct world_conn *c = &x->conn[i];
         put_worker(&k, x, i);
         uint32_t newest = c->session & 1;
-        put(&k, c->alive | c->phase << 8 | c->gw_down_pending[newest] << 16 | c->gw_down_pending[newest ^ 1] << 17 |
-                    c->w_down_pending << 18);
+        put(&k, c->alive | c->phase << 8 | c->gw_down_pending[newest] << 16 |
+                    c->gw_down_pending[newest ^ 1] << 17 | c->w_down_pending << 18);
         put_chan(&k, &c->to_gw);
         put_chan(&k, &c->to_w);
     }

@@ -8,7 +8,8 @@
 
 static struct kvpool *pool;
 static size_t pool_bytes;
-static const struct kvpool_config cfg = {.n_blocks = 9, .block_tokens = 4, .max_seqs = 4, .max_seq_blocks = 6, .max_holds = 4};
+static const struct kvpool_config cfg = {
+    .n_blocks = 9, .block_tokens = 4, .max_seqs = 4, .max_seq_blocks = 6, .max_holds = 4};
 
 static void setup(void)
 {
@@ -213,7 +214,8 @@ START_TEST(test_the_auditor_sees_spoilt_words)
     uint32_t *words = (uint32_t *)pool, caught = 0, n_words = (uint32_t)(pool_bytes / 4);
     for (uint32_t i = (uint32_t)(sizeof(struct kvpool_config) / 4); i < n_words; i++) {
         uint32_t old = words[i];
-        if (old == 0 || old > 64) continue; /* offsets stay: they are no invariant of the auditor's */
+        if (old == 0 || old > 64)
+            continue; /* offsets stay: they are no invariant of the auditor's */
         words[i] = old == 1 ? 2 : old - 1;
         caught += kvpool_check(pool) != NULL;
         words[i] = old;

@@ -1,5 +1,5 @@
-/* Random calls against a model that knows only sets: which block ids each table and each hold lists.
- * After every call the auditor recounts the pool and the model's numbers must be the pool's.
+/* Random calls against a model that knows only sets: which block ids each table and each hold
+ * lists. After every call the auditor recounts the pool and the model's numbers must be the pool's.
  * TEST_SEED and TEST_OPS repeat or lengthen a run. */
 #include "base/hash.h"
 #include "base/mem.h"
@@ -10,15 +10,21 @@
 #include <string.h>
 
 /* ck_assert writes to a pipe each time; millions of checks ask first. */
-#define REQUIRE(cond)                                                                              \
-    do {                                                                                           \
-        if (!(cond)) ck_abort_msg("line %d: %s", __LINE__, #cond);                                 \
+#define REQUIRE(cond)                                              \
+    do {                                                           \
+        if (!(cond)) ck_abort_msg("line %d: %s", __LINE__, #cond); \
     } while (0)
 
 enum { N_BLOCKS = 40, BLOCK_TOKENS = 4, N_SEQS = 8, SEQ_BLOCKS = 12, N_HOLDS = 6 };
 
-struct model_seq { bool open; uint32_t reserved, committed; };
-struct model_hold { bool live; uint32_t n, ids[SEQ_BLOCKS]; };
+struct model_seq {
+    bool open;
+    uint32_t reserved, committed;
+};
+struct model_hold {
+    bool live;
+    uint32_t n, ids[SEQ_BLOCKS];
+};
 struct model {
     struct model_seq seqs[N_SEQS];
     struct model_hold holds[N_HOLDS];
@@ -40,7 +46,8 @@ static uint32_t ceil_blocks(uint32_t positions)
     return (positions + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
 }
 
-/* Recounts blocks in tables and blocks only in holds from the pool's tables and the model's holds. */
+/* Recounts blocks in tables and blocks only in holds from the pool's tables and the model's holds.
+ */
 static void compare(const struct kvpool *p, const struct model *m)
 {
     uint8_t used[N_BLOCKS] = {0}, held[N_BLOCKS] = {0};
@@ -60,7 +67,8 @@ static void compare(const struct kvpool *p, const struct model *m)
     }
     for (uint32_t i = 0; i < N_HOLDS; i++) {
         n_holds += m->holds[i].live;
-        for (uint32_t k = 0; m->holds[i].live && k < m->holds[i].n; k++) held[m->holds[i].ids[k]] = 1;
+        for (uint32_t k = 0; m->holds[i].live && k < m->holds[i].n; k++)
+            held[m->holds[i].ids[k]] = 1;
     }
     for (uint32_t b = 1; b < N_BLOCKS; b++) n_held += held[b] && !used[b];
     struct kvpool_stats st = kvpool_stats(p);
@@ -110,7 +118,8 @@ static void op_unhold(struct kvpool *p, struct model *m)
     m->done[3]++;
 }
 
-/* Every reference into a table that goes away must be invalid after, unless a hold keeps the block. */
+/* Every reference into a table that goes away must be invalid after, unless a hold keeps the block.
+ */
 static void op_give_back(struct kvpool *p, struct model *m, uint32_t seq, bool close)
 {
     struct kv_ref refs[SEQ_BLOCKS];
@@ -127,7 +136,8 @@ static void op_give_back(struct kvpool *p, struct model *m, uint32_t seq, bool c
     for (uint32_t k = 0; k < n; k++) {
         bool held = false;
         for (uint32_t h = 0; h < N_HOLDS; h++) {
-            for (uint32_t j = 0; m->holds[h].live && j < m->holds[h].n; j++) held |= m->holds[h].ids[j] == refs[k].id;
+            for (uint32_t j = 0; m->holds[h].live && j < m->holds[h].n; j++)
+                held |= m->holds[h].ids[j] == refs[k].id;
         }
         REQUIRE(kvpool_ref_valid(p, refs[k]) == held);
     }
@@ -187,11 +197,14 @@ START_TEST(test_random_calls)
         if (bad != NULL) ck_abort_msg("call %llu: %s", (unsigned long long)i, bad);
         compare(p, &m);
     }
-    printf("reserved %llu refused %llu held %llu unheld %llu closed %llu reset %llu committed %llu forgot %llu\n",
-           (unsigned long long)m.done[0], (unsigned long long)m.done[1], (unsigned long long)m.done[2],
-           (unsigned long long)m.done[3], (unsigned long long)m.done[4], (unsigned long long)m.done[5],
+    printf("reserved %llu refused %llu held %llu unheld %llu closed %llu reset %llu committed %llu "
+           "forgot %llu\n",
+           (unsigned long long)m.done[0], (unsigned long long)m.done[1],
+           (unsigned long long)m.done[2], (unsigned long long)m.done[3],
+           (unsigned long long)m.done[4], (unsigned long long)m.done[5],
            (unsigned long long)m.done[6], (unsigned long long)m.done[7]);
-    for (int k = 0; k < 8; k++) ck_assert_uint_gt(m.done[k], n / 1000); /* every kind was really tried */
+    for (int k = 0; k < 8; k++)
+        ck_assert_uint_gt(m.done[k], n / 1000); /* every kind was really tried */
     mem_free(p);
 }
 END_TEST

@@ -1,9 +1,10 @@
-/* Random runs of a gateway and two workers: arrivals, cancels, deadlines, broken connections, killed
- * workers, lost messages, full sockets, any order of everything else. The auditors run after each event; at
- * the end everything must drain and nothing may be left. TEST_SEED repeats one run, TEST_RUNS lengthens.
+/* Random runs of a gateway and two workers: arrivals, cancels, deadlines, broken connections,
+ * killed workers, lost messages, full sockets, any order of everything else. The auditors run after
+ * each event; at the end everything must drain and nothing may be left. TEST_SEED repeats one run,
+ * TEST_RUNS lengthens.
  *
- * Every worker's events and actions are recorded; replayed on a fresh core, and from the middle on a
- * memcpy of the core's region, they must give the same actions byte for byte. */
+ * Every worker's events and actions are recorded; replayed on a fresh core, and from the middle on
+ * a memcpy of the core's region, they must give the same actions byte for byte. */
 #include "base/hash.h"
 #include "base/mem.h"
 #include "tests/common/test_run.h"
@@ -20,11 +21,11 @@ struct sim {
     struct worker_core_config wcfg;
     void *gregion, *wregions[WORLD_WORKERS];
     struct buf trace[WORLD_WORKERS];
-    void *clone;                   /* of worker 0's region, in mid-run */
+    void *clone; /* of worker 0's region, in mid-run */
     size_t clone_at;
     uint64_t seed, counter;
     uint32_t arrived, faults;
-    uint64_t realtime_waits;       /* lower steps submitted while a real-time sequence waited */
+    uint64_t realtime_waits; /* lower steps submitted while a real-time sequence waited */
 };
 
 static uint32_t pick(struct sim *s, uint32_t below)
@@ -34,12 +35,26 @@ static uint32_t pick(struct sim *s, uint32_t below)
 
 static void configs(struct sim *s)
 {
-    s->gcfg = (struct gateway_core_config){.max_slots = 60, .max_workers = 4, .incarnation = 3, .no_worker_ns = 5 * SECOND, .lost_ns = 5 * SECOND};
+    s->gcfg = (struct gateway_core_config){.max_slots = 60,
+                                           .max_workers = 4,
+                                           .incarnation = 3,
+                                           .no_worker_ns = 5 * SECOND,
+                                           .lost_ns = 5 * SECOND};
     class_table_default(&s->gcfg.classes);
-    s->wcfg = (struct worker_core_config){.max_slots = 8 + pick(s, 40), .max_seqs = 1 + pick(s, 12), .max_spans = 16,
-        .max_tokens = 8 + pick(s, 60), .max_rows = 4 + pick(s, 30), .prefill_chunk = 1 + pick(s, 32), .n_ctx = 128,
-        .min_run = pick(s, 2) ? 16 : 3, .park_max_ns = 2 * SECOND, .lost_realtime_ns = 2 * SECOND, .lost_batch_ns = 30 * SECOND,
-        .finish_repeat_ns = SECOND, .pool = {.n_blocks = 20 + pick(s, 100), .block_tokens = VW_BT, .max_seq_blocks = 32}};
+    s->wcfg = (struct worker_core_config){
+        .max_slots = 8 + pick(s, 40),
+        .max_seqs = 1 + pick(s, 12),
+        .max_spans = 16,
+        .max_tokens = 8 + pick(s, 60),
+        .max_rows = 4 + pick(s, 30),
+        .prefill_chunk = 1 + pick(s, 32),
+        .n_ctx = 128,
+        .min_run = pick(s, 2) ? 16 : 3,
+        .park_max_ns = 2 * SECOND,
+        .lost_realtime_ns = 2 * SECOND,
+        .lost_batch_ns = 30 * SECOND,
+        .finish_repeat_ns = SECOND,
+        .pool = {.n_blocks = 20 + pick(s, 100), .block_tokens = VW_BT, .max_seq_blocks = 32}};
     class_table_default(&s->wcfg.classes);
     if (pick(s, 3) == 0) s->wcfg.debug_preempt_every = 2 + pick(s, 9);
     if (pick(s, 3) == 0) s->wcfg.debug_park_every = 1 + pick(s, 9);
@@ -80,7 +95,8 @@ static void sim_arrive(struct sim *s)
     if (slot == s->x->n_slots) return;
     uint32_t capacity = (s->wcfg.pool.n_blocks - 1) * VW_BT;
     if (capacity > 120) capacity = 120;
-    struct world_request r = {.cls = pick(s, 3) == 0 ? CLASS_REALTIME : CLASS_BATCH, .key = rand_at(s->seed, 1u << 30 | s->arrived)};
+    struct world_request r = {.cls = pick(s, 3) == 0 ? CLASS_REALTIME : CLASS_BATCH,
+                              .key = rand_at(s->seed, 1u << 30 | s->arrived)};
     r.n_prompt = 1 + pick(s, capacity / 2);
     uint32_t max_tokens = 1 + pick(s, capacity - r.n_prompt);
     r.from = r.n_prompt;
@@ -92,16 +108,20 @@ static void sim_arrive(struct sim *s)
     if (max_tokens > 0 && pick(s, 2)) r.stop_at = r.n_prompt + pick(s, max_tokens);
     r.durable = r.cls == CLASS_BATCH && pick(s, 2);
     s->arrived++;
-    world_request(s->x, slot, &r, s->arrived, pick(s, 20) == 0 ? s->x->now + pick(s, 20) * SECOND / 2 : 0);
+    world_request(s->x, slot, &r, s->arrived,
+                  pick(s, 20) == 0 ? s->x->now + pick(s, 20) * SECOND / 2 : 0);
 }
 
 static void sim_fault(struct sim *s)
 {
-    static const enum world_choice_kind kinds[] = {WC_BREAK, WC_KILL, WC_LOSE_GW, WC_LOSE_W, WC_FULL, WC_CANCEL, WC_CANCEL, WC_TICK_GW, WC_TICK_W};
+    static const enum world_choice_kind kinds[] = {WC_BREAK,  WC_KILL,    WC_LOSE_GW,
+                                                   WC_LOSE_W, WC_FULL,    WC_CANCEL,
+                                                   WC_CANCEL, WC_TICK_GW, WC_TICK_W};
     struct world_choice c = {kinds[pick(s, 9)], 0};
     c.who = pick(s, c.kind == WC_CANCEL ? s->x->n_slots : WORLD_WORKERS);
     if (!world_can(s->x, c)) return;
-    if (c.kind == WC_TICK_W && s->x->conn[c.who].to_gw.n > 200) return; /* repeats would fill the queue for ever */
+    if (c.kind == WC_TICK_W && s->x->conn[c.who].to_gw.n > 200)
+        return; /* repeats would fill the queue for ever */
     s->faults++;
     if (c.kind == WC_KILL) {
         world_restart_worker(s->x, c.who, &s->wcfg);
@@ -112,9 +132,11 @@ static void sim_fault(struct sim *s)
     }
 }
 
-/* "After a real-time arrival no lower step is submitted before the real-time one": whenever a worker holds
- * a real-time sequence that could run, the step submitted now must not be a new lower one. */
-static void watch_realtime(struct sim *s, const uint64_t before[WORLD_WORKERS], const uint32_t urgent[WORLD_WORKERS])
+/* "After a real-time arrival no lower step is submitted before the real-time one": whenever a
+ * worker holds a real-time sequence that could run, the step submitted now must not be a new lower
+ * one. */
+static void watch_realtime(struct sim *s, const uint64_t before[WORLD_WORKERS],
+                           const uint32_t urgent[WORLD_WORKERS])
 {
     for (int i = 0; i < WORLD_WORKERS; i++) {
         if (s->x->w[i].submitted[1] > before[i] && urgent[i] > 0) s->realtime_waits++;
@@ -134,8 +156,10 @@ static void sim_event(struct sim *s)
         urgent[i] = st.active[CLASS_REALTIME];
     }
     struct world_choice c = list[pick(s, n)];
-    for (uint32_t i = 0; i < WORLD_WORKERS; i++) { /* a step makes many messages, a delivery takes one */
-        if (s->x->conn[i].alive && s->x->conn[i].to_gw.n > 60 + pick(s, 60)) c = (struct world_choice){WC_DELIVER_GW, i};
+    for (uint32_t i = 0; i < WORLD_WORKERS;
+         i++) { /* a step makes many messages, a delivery takes one */
+        if (s->x->conn[i].alive && s->x->conn[i].to_gw.n > 60 + pick(s, 60))
+            c = (struct world_choice){WC_DELIVER_GW, i};
     }
     world_apply(s->x, c);
     if (c.kind == WC_STEP) return; /* it may have ended the last real-time sequence */
@@ -143,14 +167,16 @@ static void sim_event(struct sim *s)
     s->x->now += pick(s, 3000000);
     if (pick(s, 40) == 0) {
         struct world_choice st = {WC_STATUS, pick(s, WORLD_WORKERS)};
-        if (s->x->conn[st.who].phase == 2 && s->x->conn[st.who].to_gw.n < 200) world_apply(s->x, st);
+        if (s->x->conn[st.who].phase == 2 && s->x->conn[st.who].to_gw.n < 200)
+            world_apply(s->x, st);
     }
 }
 
 static void sim_check(struct sim *s, uint32_t event)
 {
     const char *bad = world_check(s->x);
-    if (bad != NULL) ck_abort_msg("seed %llu, event %u: %s", (unsigned long long)s->seed, event, bad);
+    if (bad != NULL)
+        ck_abort_msg("seed %llu, event %u: %s", (unsigned long long)s->seed, event, bad);
 }
 
 static void sim_replay(struct sim *s)
@@ -159,15 +185,20 @@ static void sim_replay(struct sim *s)
         uint32_t events;
         void *region = mem_zalloc(worker_core_bytes(&s->wcfg));
         struct worker_core *core = worker_core_init(region, &s->wcfg);
-        if (!vw_replay(core, &s->trace[i], 0, &events)) ck_abort_msg("seed %llu: replay differs at event %u", (unsigned long long)s->seed, events);
+        if (!vw_replay(core, &s->trace[i], 0, &events))
+            ck_abort_msg("seed %llu: replay differs at event %u", (unsigned long long)s->seed,
+                         events);
         size_t n = worker_core_state_bytes(&s->wcfg);
-        if (memcmp(region, s->wregions[i], n) != 0) ck_abort_msg("seed %llu: states differ after replay", (unsigned long long)s->seed);
+        if (memcmp(region, s->wregions[i], n) != 0)
+            ck_abort_msg("seed %llu: states differ after replay", (unsigned long long)s->seed);
         mem_free(region);
     }
     if (s->clone == NULL || s->clone_at == SIZE_MAX) return;
     uint32_t events;
-    if (!vw_replay(s->clone, &s->trace[0], s->clone_at, &events)) ck_abort_msg("seed %llu: a clone behaves differently", (unsigned long long)s->seed);
-    if (memcmp(s->clone, s->wregions[0], worker_core_state_bytes(&s->wcfg)) != 0) ck_abort_msg("seed %llu: a clone ends differently", (unsigned long long)s->seed);
+    if (!vw_replay(s->clone, &s->trace[0], s->clone_at, &events))
+        ck_abort_msg("seed %llu: a clone behaves differently", (unsigned long long)s->seed);
+    if (memcmp(s->clone, s->wregions[0], worker_core_state_bytes(&s->wcfg)) != 0)
+        ck_abort_msg("seed %llu: a clone ends differently", (unsigned long long)s->seed);
 }
 
 static void sim_totals(const struct sim *s, uint64_t totals[12])
@@ -233,11 +264,15 @@ static void sim_many(uint64_t first, uint32_t runs, bool faults)
     if (n != NULL) runs = (uint32_t)strtoul(n, NULL, 10);
     printf("seeds from %llu, %u runs\n", (unsigned long long)first, runs);
     for (uint32_t k = 0; k < runs; k++) sim_run(first + k, 60, faults, totals);
-    printf("finished %llu failed %llu cancelled %llu restarts %llu faults %llu tokens %llu preemptions %llu parks %llu drops %llu "
+    printf("finished %llu failed %llu cancelled %llu restarts %llu faults %llu tokens %llu "
+           "preemptions %llu parks %llu drops %llu "
            "steps %llu late drops %llu submits %llu\n",
-           (unsigned long long)totals[0], (unsigned long long)totals[1], (unsigned long long)totals[2], (unsigned long long)totals[3],
-           (unsigned long long)totals[4], (unsigned long long)totals[5], (unsigned long long)totals[6], (unsigned long long)totals[7],
-           (unsigned long long)totals[8], (unsigned long long)totals[9], (unsigned long long)totals[10], (unsigned long long)totals[11]);
+           (unsigned long long)totals[0], (unsigned long long)totals[1],
+           (unsigned long long)totals[2], (unsigned long long)totals[3],
+           (unsigned long long)totals[4], (unsigned long long)totals[5],
+           (unsigned long long)totals[6], (unsigned long long)totals[7],
+           (unsigned long long)totals[8], (unsigned long long)totals[9],
+           (unsigned long long)totals[10], (unsigned long long)totals[11]);
 }
 
 START_TEST(test_without_faults)

@@ -104,7 +104,8 @@ START_TEST(test_refused_at_the_door)
     struct sub_id big = wfix_submit(CLASS_BATCH, 1, 129, 1);
     ck_assert_int_eq(wfix_finish(big), FINISH_TOO_LARGE);
     struct sub_id bad = {9, 900};
-    struct vw_submit s = {.key = 2, .n_prompt = 4, .n_tokens = 4, .from = 4, .max_total = 9, .refused = true};
+    struct vw_submit s = {
+        .key = 2, .n_prompt = 4, .n_tokens = 4, .from = 4, .max_total = 9, .refused = true};
     vw_submit(w, GW, bad, &s, now, NULL);
     ck_assert_int_eq(wfix_finish(bad), FINISH_REFUSED);
     ck_assert_uint_eq(vw_used(w), 2); /* repeated until ACK, like any finish */
@@ -184,7 +185,8 @@ START_TEST(test_cancel_in_a_running_step)
 }
 END_TEST
 
-/* B33: ids the client chose play no part; a late CANCEL of the old submission leaves the new one alone. */
+/* B33: ids the client chose play no part; a late CANCEL of the old submission leaves the new one
+ * alone. */
 START_TEST(test_b33_late_cancel_of_an_older_submission)
 {
     struct sub_id a = wfix_submit(CLASS_BATCH, 5, 8, 10);
@@ -206,10 +208,10 @@ START_TEST(test_session_loss_and_sync)
     w->n_out = 0;
     wfix_link(WE_SESSION_DOWN, a, 0);
     wfix_run(2000);
-    ck_assert_uint_eq(w->n_out, 0);    /* nobody to send to */
-    ck_assert(!vw_busy(w));            /* batch of a lost gateway is not stepped */
+    ck_assert_uint_eq(w->n_out, 0); /* nobody to send to */
+    ck_assert(!vw_busy(w));         /* batch of a lost gateway is not stepped */
     now += SECOND;
-    vw_up(w, 3, 77, now, NULL);        /* the same gateway, another session */
+    vw_up(w, 3, 77, now, NULL); /* the same gateway, another session */
     ck_assert_uint_eq(w->n_out, 1);
     ck_assert_int_eq(w->out[0].kind, VW_SYNC);
     struct worker_sync sync[8];
@@ -285,7 +287,8 @@ START_TEST(test_drain)
     wfix_stop();
     cfg.max_seqs = 2;
     wfix_start();
-    struct sub_id a = wfix_submit(CLASS_BATCH, 1, 8, 5), b = wfix_submit(CLASS_BATCH, 2, 8, 5), c = wfix_submit(CLASS_BATCH, 3, 8, 5);
+    struct sub_id a = wfix_submit(CLASS_BATCH, 1, 8, 5), b = wfix_submit(CLASS_BATCH, 2, 8, 5),
+                  c = wfix_submit(CLASS_BATCH, 3, 8, 5);
     wfix_run(8); /* into the second step: both have seats */
     wfix_link(WE_DRAIN, a, 0);
     ck_assert_int_eq(wfix_finish(c), FINISH_HANDED_BACK);
@@ -316,7 +319,8 @@ END_TEST
 START_TEST(test_resubmitted_goes_on_and_counts_as_waste)
 {
     struct sub_id sub = {9, 50};
-    struct vw_submit s = {.key = 3, .n_prompt = 6, .n_tokens = 10, .from = 10, .max_total = 14, .cls = CLASS_BATCH};
+    struct vw_submit s = {
+        .key = 3, .n_prompt = 6, .n_tokens = 10, .from = 10, .max_total = 14, .cls = CLASS_BATCH};
     vw_submit(w, GW, sub, &s, now, NULL);
     wfix_run(1000);
     wfix_expect_indexes(sub, 10, 14);
@@ -330,7 +334,8 @@ END_TEST
 START_TEST(test_nothing_left_to_make)
 {
     struct sub_id sub = {9, 50}; /* all ids had come, only the finish was lost */
-    struct vw_submit s = {.key = 3, .n_prompt = 6, .n_tokens = 10, .from = 10, .max_total = 10, .cls = CLASS_BATCH};
+    struct vw_submit s = {
+        .key = 3, .n_prompt = 6, .n_tokens = 10, .from = 10, .max_total = 10, .cls = CLASS_BATCH};
     vw_submit(w, GW, sub, &s, now, NULL);
     ck_assert_int_eq(wfix_finish(sub), FINISH_LENGTH);
     ck_assert(!vw_busy(w));

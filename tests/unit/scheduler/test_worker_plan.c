@@ -15,7 +15,8 @@ static void restart(void)
 
 static void batch_15(uint32_t max_tokens)
 {
-    for (uint64_t i = 0; i < 15; i++) (void)wfix_submit(CLASS_BATCH, 100 + i, 6 + (uint32_t)i % 5, max_tokens);
+    for (uint64_t i = 0; i < 15; i++)
+        (void)wfix_submit(CLASS_BATCH, 100 + i, 6 + (uint32_t)i % 5, max_tokens);
 }
 
 /* Runs until the submission's first token; counts segments. */
@@ -159,7 +160,8 @@ START_TEST(test_b10_decode_between_chunks)
 }
 END_TEST
 
-/* B11 (recompute): preempted after exactly n tokens, block borders included, twice in one request. */
+/* B11 (recompute): preempted after exactly n tokens, block borders included, twice in one request.
+ */
 START_TEST(test_b11_preempted_after_n_tokens)
 {
     static const uint32_t after[] = {1, 3, 4, 5, 7, 8, 9, 49};
@@ -170,7 +172,8 @@ START_TEST(test_b11_preempted_after_n_tokens)
         struct sub_id b = wfix_submit(CLASS_BATCH, 7, 8, 50), r[2];
         for (int twice = 0; twice < 2; twice++) {
             const struct vw_msg *m;
-            while ((m = wfix_last(b)) == NULL || m->from + m->n < 8 + after[k] + (twice ? 1u : 0u)) ck_assert(wfix_segment());
+            while ((m = wfix_last(b)) == NULL || m->from + m->n < 8 + after[k] + (twice ? 1u : 0u))
+                ck_assert(wfix_segment());
             if (m->finish != FINISH_NONE) break;
             r[twice] = wfix_submit(CLASS_REALTIME, 8, 3, 2);
             while (wfix_finish(r[twice]) == FINISH_NONE) ck_assert(wfix_segment());
@@ -184,11 +187,17 @@ START_TEST(test_b11_preempted_after_n_tokens)
 }
 END_TEST
 
-static struct sub_id submit_scores(uint8_t cls, uint64_t key, uint32_t n_prompt, uint32_t max_tokens)
+static struct sub_id submit_scores(uint8_t cls, uint64_t key, uint32_t n_prompt,
+                                   uint32_t max_tokens)
 {
     struct sub_id sub = {9, next_counter++};
-    struct vw_submit s = {.key = key, .n_prompt = n_prompt, .n_tokens = n_prompt, .from = 1,
-                          .max_total = n_prompt + max_tokens, .cls = cls, .tag = sub.counter};
+    struct vw_submit s = {.key = key,
+                          .n_prompt = n_prompt,
+                          .n_tokens = n_prompt,
+                          .from = 1,
+                          .max_total = n_prompt + max_tokens,
+                          .cls = cls,
+                          .tag = sub.counter};
     vw_submit(w, GW, sub, &s, now, NULL);
     return sub;
 }
@@ -202,7 +211,8 @@ START_TEST(test_prompt_scores)
         cfg.max_rows = rows[k % 5];
         cfg.prefill_chunk = chunk[k / 5];
         wfix_start();
-        struct sub_id a = submit_scores(CLASS_BATCH, 1, 21, 4), e = submit_scores(CLASS_BATCH, 2, 21, 0);
+        struct sub_id a = submit_scores(CLASS_BATCH, 1, 21, 4),
+                      e = submit_scores(CLASS_BATCH, 2, 21, 0);
         wfix_run(5000);
         wfix_expect_indexes(a, 1, 25);
         wfix_expect_indexes(e, 1, 21); /* echo alone: nothing is sampled */
@@ -241,13 +251,20 @@ START_TEST(test_order_of_starts)
     struct sub_id s[4];
     for (uint64_t i = 0; i < 4; i++) {
         s[i] = (struct sub_id){9, 10 + i};
-        struct vw_submit q = {.key = i, .n_prompt = 4, .n_tokens = 4, .from = 4, .max_total = 6, .cls = CLASS_BATCH, .tag = 100 - i};
+        struct vw_submit q = {.key = i,
+                              .n_prompt = 4,
+                              .n_tokens = 4,
+                              .from = 4,
+                              .max_total = 6,
+                              .cls = CLASS_BATCH,
+                              .tag = 100 - i};
         vw_submit(w, GW, s[i], &q, now, NULL);
     }
     wfix_run(2000); /* 0 had the seat at once, then smallest tag first */
     uint32_t want[] = {0, 3, 2, 1}, at = 0;
     for (uint32_t i = 0; i < w->n_out; i++) {
-        if (w->out[i].finish == FINISH_LENGTH) ck_assert(sub_id_equal(w->out[i].sub, s[want[at++]]));
+        if (w->out[i].finish == FINISH_LENGTH)
+            ck_assert(sub_id_equal(w->out[i].sub, s[want[at++]]));
     }
     ck_assert_uint_eq(at, 4);
 }
@@ -261,7 +278,8 @@ START_TEST(test_debug_switches_change_no_answer)
     cfg.debug_drop_every = 5;
     wfix_start();
     struct sub_id b[10];
-    for (uint64_t i = 0; i < 10; i++) b[i] = wfix_submit(i % 4 == 0 ? CLASS_REALTIME : CLASS_BATCH, 10 + i, 10, 30);
+    for (uint64_t i = 0; i < 10; i++)
+        b[i] = wfix_submit(i % 4 == 0 ? CLASS_REALTIME : CLASS_BATCH, 10 + i, 10, 30);
     wfix_run(200000);
     for (int i = 0; i < 10; i++) wfix_expect_indexes(b[i], 10, 40);
     struct worker_stats st = wfix_stats();
@@ -298,7 +316,8 @@ START_TEST(test_window)
     ck_assert_uint_eq(wfix_stats().window[CLASS_BATCH], 0); /* 25 wait for the first one's step */
     wfix_run(6);
     ck_assert_uint_eq(wfix_stats().active[CLASS_BATCH], 16);
-    ck_assert_uint_eq(wfix_stats().window[CLASS_BATCH], 4); /* 10 wait; a quarter of the slots is real-time's */
+    ck_assert_uint_eq(wfix_stats().window[CLASS_BATCH],
+                      4); /* 10 wait; a quarter of the slots is real-time's */
     ck_assert_uint_eq(wfix_stats().window[CLASS_REALTIME], 14);
 }
 END_TEST
@@ -308,7 +327,8 @@ START_TEST(test_shrunken_pool)
     wfix_stop();
     cfg.debug_pool_blocks = 20; /* 80 positions */
     wfix_start();
-    struct sub_id big = wfix_submit(CLASS_BATCH, 1, 60, 22), a = wfix_submit(CLASS_BATCH, 2, 40, 41), b = wfix_submit(CLASS_BATCH, 3, 40, 41);
+    struct sub_id big = wfix_submit(CLASS_BATCH, 1, 60, 22),
+                  a = wfix_submit(CLASS_BATCH, 2, 40, 41), b = wfix_submit(CLASS_BATCH, 3, 40, 41);
     ck_assert_int_eq(wfix_finish(big), FINISH_TOO_LARGE);
     wfix_run(100000);
     wfix_expect_indexes(a, 40, 81);

@@ -18,7 +18,8 @@ static uint64_t vw_content(uint64_t key, uint32_t pos)
     return rand_at(key ^ 0x5bd1e995u, pos) | 1u;
 }
 
-void vw_init(struct vworker *w, struct worker_core *core, const struct worker_core_config *cfg, uint32_t n_segments)
+void vw_init(struct vworker *w, struct worker_core *core, const struct worker_core_config *cfg,
+             uint32_t n_segments)
 {
     memset(w, 0, sizeof *w);
     w->core = core;
@@ -43,7 +44,8 @@ static struct vw_step *vw_step(struct vworker *w, uint64_t id)
 static struct vw_step *vw_running(const struct vworker *w)
 {
     for (int i = 0; i < 2; i++) {
-        if (w->steps[i].id != 0 && !w->steps[i].parked) return (struct vw_step *)(uintptr_t)&w->steps[i];
+        if (w->steps[i].id != 0 && !w->steps[i].parked)
+            return (struct vw_step *)(uintptr_t)&w->steps[i];
     }
     return NULL;
 }
@@ -51,7 +53,8 @@ static struct vw_step *vw_running(const struct vworker *w)
 static struct vw_step *vw_parked(const struct vworker *w)
 {
     for (int i = 0; i < 2; i++) {
-        if (w->steps[i].id != 0 && w->steps[i].parked) return (struct vw_step *)(uintptr_t)&w->steps[i];
+        if (w->steps[i].id != 0 && w->steps[i].parked)
+            return (struct vw_step *)(uintptr_t)&w->steps[i];
     }
     return NULL;
 }
@@ -85,9 +88,11 @@ static void vw_take_span(struct vworker *w, struct vw_span *sp, const struct wor
     if (s->n_blocks > VW_TABLE) BAD(w, "a table is too long");
     memcpy(sp->blocks, s->blocks, s->n_blocks * sizeof *s->blocks);
     if (s->n == 0 || s->pos + s->n > q->n_tokens) BAD(w, "a span computes unknown ids");
-    if (s->sample && (s->pos + s->n != q->n_tokens || q->n_tokens >= q->max_total)) BAD(w, "a span samples the wrong row");
+    if (s->sample && (s->pos + s->n != q->n_tokens || q->n_tokens >= q->max_total))
+        BAD(w, "a span samples the wrong row");
     if (s->score_from < s->score_to &&
-        (s->score_from != q->made || s->score_from <= s->pos || s->score_to > s->pos + s->n + 1 || s->score_to > q->n_tokens))
+        (s->score_from != q->made || s->score_from <= s->pos || s->score_to > s->pos + s->n + 1 ||
+         s->score_to > q->n_tokens))
         BAD(w, "a span scores the wrong indexes");
     for (uint32_t p = s->pos; p < s->pos + s->n; p++) *vw_cell(w, sp, p) = 0; /* uncommitted */
 }
@@ -125,7 +130,8 @@ static void vw_do_tokens(struct vworker *w, const struct worker_action *a)
     if (!q->used || !sub_id_equal(q->sub, a->sub)) BAD(w, "tokens of a free slot are sent");
     if (a->from > a->to || a->to > q->made) BAD(w, "tokens are sent that were not made");
     if (w->n_out < VW_OUT)
-        w->out[w->n_out++] = (struct vw_msg){VW_TOKENS, a->gw, a->sub, q->key, a->from, a->to - a->from, a->finish};
+        w->out[w->n_out++] =
+            (struct vw_msg){VW_TOKENS, a->gw, a->sub, q->key, a->from, a->to - a->from, a->finish};
     else
         BAD(w, "the test's out queue is too short");
 }
@@ -149,11 +155,14 @@ static void vw_do(struct vworker *w, const struct worker_action *a)
         break;
     case WA_SPAN_DROP:
         if ((st = vw_step(w, a->step)) == NULL) break;
-        if (a->span >= st->n_spans || st->spans[a->span].drop) BAD(w, "a drop of no span, or twice");
+        if (a->span >= st->n_spans || st->spans[a->span].drop)
+            BAD(w, "a drop of no span, or twice");
         st->spans[a->span].drop = 1;
         break;
     case WA_STEP_RELEASE:
-        BAD(w, w->steps[0].id == a->step || w->steps[1].id == a->step ? "a step in flight is released" : w->bad);
+        BAD(w, w->steps[0].id == a->step || w->steps[1].id == a->step
+                   ? "a step in flight is released"
+                   : w->bad);
         break;
     case WA_TOKENS: vw_do_tokens(w, a); break;
     case WA_FINISH:
@@ -164,7 +173,8 @@ static void vw_do(struct vworker *w, const struct worker_action *a)
         if (!w->seqs[a->slot].used) BAD(w, "a free slot is freed");
         for (int i = 0; i < 2; i++) {
             for (uint32_t k = 0; w->steps[i].id != 0 && k < w->steps[i].n_spans; k++) {
-                if (w->steps[i].spans[k].slot == a->slot && !w->steps[i].spans[k].gone) BAD(w, "a slot in flight is freed");
+                if (w->steps[i].spans[k].slot == a->slot && !w->steps[i].spans[k].gone)
+                    BAD(w, "a slot in flight is freed");
             }
         }
         memset(&w->seqs[a->slot], 0, sizeof w->seqs[a->slot]);
@@ -225,7 +235,8 @@ bool vw_replay(struct worker_core *core, const struct buf *trace, size_t from, u
         uint32_t n = worker_core_handle(core, &ev, now_ns, acts);
         buf_clear(&again);
         for (uint32_t i = 0; i < n; i++) vw_trace(&again, &acts[i]);
-        same = n == n_recorded && (size_t)(end - at) >= again.len && (again.len == 0 || memcmp(at, again.p, again.len) == 0);
+        same = n == n_recorded && (size_t)(end - at) >= again.len &&
+               (again.len == 0 || memcmp(at, again.p, again.len) == 0);
         at += again.len;
     }
     buf_deinit(&again);
@@ -246,7 +257,8 @@ void vw_event(struct vworker *w, const struct worker_event *ev, uint64_t now_ns,
     if (bad != NULL) BAD(w, bad);
 }
 
-void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct vw_submit *s, uint64_t now_ns, struct buf *trace)
+void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct vw_submit *s,
+               uint64_t now_ns, struct buf *trace)
 {
     struct worker_event ev = {.kind = WE_SUBMIT, .gw = gw, .sub = sub};
     ev.submit.slot = WORKER_SLOT_NONE;
@@ -254,7 +266,8 @@ void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct v
         if (!w->seqs[i].used) ev.submit.slot = i;
     }
     if (ev.submit.slot != WORKER_SLOT_NONE)
-        w->seqs[ev.submit.slot] = (struct vw_seq){true, sub, s->key, s->n_tokens, s->from, s->max_total, s->stop_at};
+        w->seqs[ev.submit.slot] =
+            (struct vw_seq){true, sub, s->key, s->n_tokens, s->from, s->max_total, s->stop_at};
     ev.submit.n_prompt = s->n_prompt;
     ev.submit.n_tokens = s->n_tokens;
     ev.submit.from = s->from;
@@ -265,8 +278,8 @@ void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct v
     vw_event(w, &ev, now_ns, trace);
 }
 
-void vw_link(struct vworker *w, enum worker_event_kind kind, uint32_t gw, struct sub_id sub, uint32_t from,
-             uint64_t now_ns, struct buf *trace)
+void vw_link(struct vworker *w, enum worker_event_kind kind, uint32_t gw, struct sub_id sub,
+             uint32_t from, uint64_t now_ns, struct buf *trace)
 {
     struct worker_event ev = {.kind = kind, .gw = gw, .sub = sub, .from = from};
     vw_event(w, &ev, now_ns, trace);
@@ -278,15 +291,18 @@ void vw_up(struct vworker *w, uint32_t gw, uint64_t gateway, uint64_t now_ns, st
     vw_event(w, &ev, now_ns, trace);
 }
 
-/* One span's end: it must have read what earlier steps wrote, and now its own positions are good. */
+/* One span's end: it must have read what earlier steps wrote, and now its own positions are good.
+ */
 static struct worker_token vw_span_end(struct vworker *w, struct vw_span *sp)
 {
     struct worker_token t = {.slot = sp->slot};
     struct vw_seq *q = &w->seqs[sp->slot];
     for (uint32_t p = 0; p < sp->pos; p++) {
-        if (*vw_cell(w, sp, p) != vw_content(sp->key, p)) BAD(w, "a span read a position that is not there");
+        if (*vw_cell(w, sp, p) != vw_content(sp->key, p))
+            BAD(w, "a span read a position that is not there");
     }
-    for (uint32_t p = sp->pos; p < sp->pos + sp->n; p++) *vw_cell(w, sp, p) = vw_content(sp->key, p);
+    for (uint32_t p = sp->pos; p < sp->pos + sp->n; p++)
+        *vw_cell(w, sp, p) = vw_content(sp->key, p);
     if (sp->score_to > q->made) q->made = sp->score_to;
     if (!sp->sample) return t;
     t.made = true;
@@ -316,7 +332,8 @@ static void vw_end(struct vworker *w, struct vw_step *st, uint64_t now_ns, struc
     vw_event(w, &ev, now_ns, trace);
 }
 
-static bool vw_confirm_drop(struct vworker *w, struct vw_step *st, uint64_t now_ns, struct buf *trace)
+static bool vw_confirm_drop(struct vworker *w, struct vw_step *st, uint64_t now_ns,
+                            struct buf *trace)
 {
     for (uint32_t i = 0; i < st->n_spans; i++) {
         struct vw_span *sp = &st->spans[i];

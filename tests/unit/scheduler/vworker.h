@@ -1,10 +1,10 @@
-/* vworker.h - a worker around a real worker_core: the shell's records and a virtual engine with real
- * blocks and segments, so that tests see whether tokens, blocks and steps stay right.
+/* vworker.h - a worker around a real worker_core: the shell's records and a virtual engine with
+ * real blocks and segments, so that tests see whether tokens, blocks and steps stay right.
  *
- * The engine writes garbage into a span's blocks at submit and the right content (request key, position)
- * at the end of the step; a step that reads a position it does not write must find the right content
- * there. So a block given out too early, an uncommitted position used, or a wrong table is caught where
- * it happens. Ids are a function of (key, index).
+ * The engine writes garbage into a span's blocks at submit and the right content (request key,
+ * position) at the end of the step; a step that reads a position it does not write must find the
+ * right content there. So a block given out too early, an uncommitted position used, or a wrong
+ * table is caught where it happens. Ids are a function of (key, index).
  *
  * Plain data but for `core`: copy the struct and the core's region, and set `core`, to clone it.
  * What the worker sends lies in out[0 .. n_out) until the test takes it. A broken rule sets `bad`.
@@ -30,7 +30,7 @@ struct vw_msg {
     uint32_t gw;
     struct sub_id sub;
     uint64_t key;
-    uint32_t from, n;          /* TOKENS */
+    uint32_t from, n; /* TOKENS */
     enum finish finish;
 };
 
@@ -38,7 +38,8 @@ struct vw_seq {
     bool used;
     struct sub_id sub;
     uint64_t key;
-    uint32_t n_tokens, made, max_total, stop_at; /* stop_at: index whose id is the end of generation, 0 = none */
+    uint32_t n_tokens, made, max_total,
+        stop_at; /* stop_at: index whose id is the end of generation, 0 = none */
 };
 
 struct vw_span {
@@ -54,7 +55,13 @@ struct vw_step {
     struct vw_span spans[VW_SPANS];
 };
 
-struct vw_submit { uint64_t key; uint32_t n_prompt, n_tokens, from, max_total, stop_at; uint8_t cls; uint64_t tag; bool refused; };
+struct vw_submit {
+    uint64_t key;
+    uint32_t n_prompt, n_tokens, from, max_total, stop_at;
+    uint8_t cls;
+    uint64_t tag;
+    bool refused;
+};
 
 struct vworker {
     struct worker_core *core;
@@ -72,17 +79,23 @@ struct vworker {
 };
 
 uint64_t vw_token(uint64_t key, uint32_t index);
-void vw_init(struct vworker *w, struct worker_core *core, const struct worker_core_config *cfg, uint32_t n_segments);
-/* Performs the actions of one event. `trace` (NULL = off) gets event and actions as bytes without pointers. */
+void vw_init(struct vworker *w, struct worker_core *core, const struct worker_core_config *cfg,
+             uint32_t n_segments);
+/* Performs the actions of one event. `trace` (NULL = off) gets event and actions as bytes without
+ * pointers. */
 void vw_event(struct vworker *w, const struct worker_event *ev, uint64_t now_ns, struct buf *trace);
-void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct vw_submit *s, uint64_t now_ns, struct buf *trace);
-void vw_link(struct vworker *w, enum worker_event_kind kind, uint32_t gw, struct sub_id sub, uint32_t from,
-             uint64_t now_ns, struct buf *trace); /* CANCEL, GAP, ACK, SESSION_DOWN, DRAIN, TICK */
+void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct vw_submit *s,
+               uint64_t now_ns, struct buf *trace);
+void vw_link(struct vworker *w, enum worker_event_kind kind, uint32_t gw, struct sub_id sub,
+             uint32_t from, uint64_t now_ns,
+             struct buf *trace); /* CANCEL, GAP, ACK, SESSION_DOWN, DRAIN, TICK */
 void vw_up(struct vworker *w, uint32_t gw, uint64_t gateway, uint64_t now_ns, struct buf *trace);
-/* The engine finishes a segment of the running step, or confirms drops of a parked one. False: nothing to do. */
+/* The engine finishes a segment of the running step, or confirms drops of a parked one. False:
+ * nothing to do. */
 bool vw_advance(struct vworker *w, uint64_t now_ns, struct buf *trace);
 bool vw_busy(const struct vworker *w);
-/* Feeds a trace from byte `from` on to another core; false: an action differs. `events`: how many were fed. */
+/* Feeds a trace from byte `from` on to another core; false: an action differs. `events`: how many
+ * were fed. */
 bool vw_replay(struct worker_core *core, const struct buf *trace, size_t from, uint32_t *events);
 const char *vw_check(const struct vworker *w);
 uint32_t vw_used(const struct vworker *w); /* slots in use by the shell */

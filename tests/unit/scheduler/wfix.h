@@ -19,9 +19,19 @@ static uint64_t next_counter;
 static inline void wfix_config(void)
 {
     memset(&cfg, 0, sizeof cfg);
-    cfg = (struct worker_core_config){.max_slots = 40, .max_seqs = 16, .max_spans = 16, .max_tokens = 64, .max_rows = 64,
-        .prefill_chunk = 32, .n_ctx = 128, .min_run = 16, .park_max_ns = 2 * SECOND, .lost_realtime_ns = 2 * SECOND,
-        .lost_batch_ns = 30 * SECOND, .finish_repeat_ns = SECOND,
+    cfg = (struct worker_core_config){
+        .max_slots = 40,
+        .max_seqs = 16,
+        .max_spans = 16,
+        .max_tokens = 64,
+        .max_rows = 64,
+        .prefill_chunk = 32,
+        .n_ctx = 128,
+        .min_run = 16,
+        .park_max_ns = 2 * SECOND,
+        .lost_realtime_ns = 2 * SECOND,
+        .lost_batch_ns = 30 * SECOND,
+        .finish_repeat_ns = SECOND,
         .pool = {.n_blocks = 129, .block_tokens = VW_BT, .max_seq_blocks = 32}};
     class_table_default(&cfg.classes);
 }
@@ -52,11 +62,17 @@ static inline struct worker_stats wfix_stats(void)
 }
 
 /* A request of class cls; the key names it. */
-static inline struct sub_id wfix_submit(uint8_t cls, uint64_t key, uint32_t n_prompt, uint32_t max_tokens)
+static inline struct sub_id wfix_submit(uint8_t cls, uint64_t key, uint32_t n_prompt,
+                                        uint32_t max_tokens)
 {
     struct sub_id sub = {9, next_counter++};
-    struct vw_submit s = {.key = key, .n_prompt = n_prompt, .n_tokens = n_prompt, .from = n_prompt,
-                          .max_total = n_prompt + max_tokens, .cls = cls, .tag = sub.counter};
+    struct vw_submit s = {.key = key,
+                          .n_prompt = n_prompt,
+                          .n_tokens = n_prompt,
+                          .from = n_prompt,
+                          .max_total = n_prompt + max_tokens,
+                          .cls = cls,
+                          .tag = sub.counter};
     vw_submit(w, GW, sub, &s, now, NULL);
     return sub;
 }

@@ -11,7 +11,8 @@
 #define WORLD_ACTIONS (4096 + 5 * WORLD_SLOTS + 64)
 
 void world_init(struct world *x, void *gateway_region, const struct gateway_core_config *gcfg,
-                void *const *worker_regions, const struct worker_core_config *wcfg, uint32_t n_segments)
+                void *const *worker_regions, const struct worker_core_config *wcfg,
+                uint32_t n_segments)
 {
     memset(x, 0, sizeof *x);
     assert(gcfg->max_slots <= WORLD_SLOTS && gcfg->max_workers >= 2 * WORLD_WORKERS);
@@ -48,7 +49,8 @@ static struct world_msg world_pop(struct world_chan *c)
     return m;
 }
 
-/* Only with the mutation anything is before it: the old session's queue follows the new one's greeting. */
+/* Only with the mutation anything is before it: the old session's queue follows the new one's
+ * greeting. */
 static void world_to_front(struct world_chan *c)
 {
     struct world_msg m = c->at[c->n - 1];
@@ -58,7 +60,8 @@ static void world_to_front(struct world_chan *c)
 
 /* ---- the gateway's shell ---- */
 
-static void world_deliver(struct world *x, const struct gateway_action *a, const struct world_msg *m)
+static void world_deliver(struct world *x, const struct gateway_action *a,
+                          const struct world_msg *m)
 {
     struct world_request *r = &x->req[a->slot];
     if (!r->live || r->done) {
@@ -66,17 +69,20 @@ static void world_deliver(struct world *x, const struct gateway_action *a, const
         return;
     }
     if (m == NULL || m->key != r->key) BAD(x, "a delivery of another request's tokens");
-    if (a->n > 0 && (m == NULL || m->from + a->skip != r->next || a->skip + a->n > m->n)) BAD(x, "a delivery out of order");
+    if (a->n > 0 && (m == NULL || m->from + a->skip != r->next || a->skip + a->n > m->n))
+        BAD(x, "a delivery out of order");
     r->next += a->n;
     if (a->n > 0 && r->next > r->n_prompt) {
-        if (r->numerics != 0 && m != NULL && r->numerics != m->numerics) BAD(x, "one answer from two numerics ids");
+        if (r->numerics != 0 && m != NULL && r->numerics != m->numerics)
+            BAD(x, "one answer from two numerics ids");
         r->numerics = m != NULL ? m->numerics : 0;
     }
     x->delivered += a->n;
     if (a->finish == FINISH_NONE) return;
     uint32_t end = r->stop_at != 0 && r->stop_at < r->max_total ? r->stop_at + 1 : r->max_total;
     if (r->next != end) BAD(x, "an answer of the wrong length");
-    if (a->finish != (r->stop_at != 0 && r->stop_at < r->max_total ? FINISH_EOS : FINISH_LENGTH)) BAD(x, "the wrong finish");
+    if (a->finish != (r->stop_at != 0 && r->stop_at < r->max_total ? FINISH_EOS : FINISH_LENGTH))
+        BAD(x, "the wrong finish");
     r->done = 1;
     x->finished++;
 }
@@ -86,7 +92,8 @@ static void world_failed(struct world *x, const struct gateway_action *a)
     struct world_request *r = &x->req[a->slot];
     bool lost = a->code == ERR_NO_WORKER || a->code == ERR_WORKER_LOST;
     if (!r->live || r->done) BAD(x, "a failure of a request that has ended");
-    if (a->code == ERR_CANCELLED ? !r->cancelled : a->code != ERR_DEADLINE && !(lost && r->cls == CLASS_REALTIME))
+    if (a->code == ERR_CANCELLED ? !r->cancelled
+                                 : a->code != ERR_DEADLINE && !(lost && r->cls == CLASS_REALTIME))
         BAD(x, "a request failed against the rules");
     if (a->code == ERR_CANCELLED)
         x->cancelled++;
@@ -104,15 +111,23 @@ static void world_submit(struct world *x, const struct gateway_action *a, uint32
     struct world_msg *m = world_push(x, &x->conn[i].to_w, alive);
     m->kind = WM_SUBMIT;
     m->sub = a->sub;
-    m->submit = (struct vw_submit){.key = r->key, .n_prompt = r->n_prompt,
-                                   .n_tokens = r->next > r->n_prompt ? r->next : r->n_prompt, .from = r->next,
-                                   .max_total = r->max_total, .stop_at = r->stop_at, .cls = r->cls, .tag = a->sub.counter};
+    m->submit = (struct vw_submit){.key = r->key,
+                                   .n_prompt = r->n_prompt,
+                                   .n_tokens = r->next > r->n_prompt ? r->next : r->n_prompt,
+                                   .from = r->next,
+                                   .max_total = r->max_total,
+                                   .stop_at = r->stop_at,
+                                   .cls = r->cls,
+                                   .tag = a->sub.counter};
     x->submits++;
 }
 
 static void world_link(struct world *x, const struct gateway_action *a)
 {
-    static const enum world_kind kinds[] = {[GA_HELLO_REPLY] = WM_HELLO_REPLY, [GA_CANCEL] = WM_CANCEL, [GA_GAP] = WM_GAP, [GA_ACK] = WM_ACK};
+    static const enum world_kind kinds[] = {[GA_HELLO_REPLY] = WM_HELLO_REPLY,
+                                            [GA_CANCEL] = WM_CANCEL,
+                                            [GA_GAP] = WM_GAP,
+                                            [GA_ACK] = WM_ACK};
     uint32_t i = a->worker / 2;
     bool alive = x->conn[i].alive && world_index(x, i) == a->worker;
     if (a->kind == GA_SUBMIT) {
@@ -120,7 +135,8 @@ static void world_link(struct world *x, const struct gateway_action *a)
         return;
     }
     if (a->kind == GA_HELLO_REPLY && a->code != ERR_OK) BAD(x, "a HELLO was refused");
-    if (x->mutation == MUT_NO_CANCEL_OF_UNKNOWN && a->kind == GA_CANCEL && a->slot == UINT32_MAX) return;
+    if (x->mutation == MUT_NO_CANCEL_OF_UNKNOWN && a->kind == GA_CANCEL && a->slot == UINT32_MAX)
+        return;
     if (x->mutation == MUT_NO_GAP && a->kind == GA_GAP) return;
     struct world_msg *m = world_push(x, &x->conn[i].to_w, alive);
     m->kind = kinds[a->kind];
@@ -171,7 +187,8 @@ static void world_gw(struct world *x, const struct gateway_event *ev)
     world_gw_msg(x, ev, NULL);
 }
 
-void world_request(struct world *x, uint32_t slot, const struct world_request *r, uint64_t tag, uint64_t deadline_ns)
+void world_request(struct world *x, uint32_t slot, const struct world_request *r, uint64_t tag,
+                   uint64_t deadline_ns)
 {
     assert(!x->req[slot].live);
     x->req[slot] = *r;
@@ -246,7 +263,9 @@ static void world_drain_out(struct world *x, uint32_t i)
     struct world_conn *c = &x->conn[i];
     for (uint32_t k = 0; k < w->n_out; k++) {
         const struct vw_msg *o = &w->out[k];
-        if (x->mutation == MUT_FINISH_ONCE && o->kind == VW_TOKENS && o->n == 0 && finish_openai(o->finish) != NULL) continue;
+        if (x->mutation == MUT_FINISH_ONCE && o->kind == VW_TOKENS && o->n == 0 &&
+            finish_openai(o->finish) != NULL)
+            continue;
         struct world_msg *m = world_push(x, &c->to_gw, c->alive && c->phase == 2);
         if (o->kind == VW_SYNC) {
             struct worker_sync list[VW_SLOTS];
@@ -305,7 +324,8 @@ static bool world_computes(const struct world *x, uint32_t i, uint64_t key)
 {
     for (uint32_t s = 0; s < x->w[i].max_slots; s++) {
         const struct wc_slot *q = &wc_slots(x->w[i].core)[s];
-        if ((q->state == WC_WAITING || q->state == WC_ACTIVE) && x->w[i].seqs[s].key == key) return true;
+        if ((q->state == WC_WAITING || q->state == WC_ACTIVE) && x->w[i].seqs[s].key == key)
+            return true;
     }
     return false;
 }
@@ -320,7 +340,8 @@ static void world_to_w(struct world *x, uint32_t i)
         vw_up(w, 0, GATEWAY_NAME, x->now, x->trace[i]);
         break;
     case WM_SUBMIT:
-        if (!x->cancel_lost && world_computes(x, i, m.submit.key)) BAD(x, "a worker computes one request twice");
+        if (!x->cancel_lost && world_computes(x, i, m.submit.key))
+            BAD(x, "a worker computes one request twice");
         vw_submit(w, 0, m.sub, &m.submit, x->now, x->trace[i]);
         break;
     case WM_CANCEL: vw_link(w, WE_CANCEL, 0, m.sub, 0, x->now, x->trace[i]); break;
@@ -356,7 +377,8 @@ static void world_status(struct world *x, uint32_t i)
 {
     struct worker_stats st;
     worker_core_stats(x->w[i].core, &st);
-    struct world_msg *m = world_push(x, &x->conn[i].to_gw, x->conn[i].alive && x->conn[i].phase == 2);
+    struct world_msg *m =
+        world_push(x, &x->conn[i].to_gw, x->conn[i].alive && x->conn[i].phase == 2);
     m->kind = WM_STATUS;
     m->number = ++x->conn[i].status_number;
     m->window[0] = st.window[0];
@@ -367,7 +389,8 @@ static void world_status(struct world *x, uint32_t i)
 
 static void world_settle(struct world *x, uint32_t slot)
 {
-    struct gateway_event ev = {.kind = x->req[slot].durable ? GE_DURABLE : GE_RELEASE, .slot = slot};
+    struct gateway_event ev = {.kind = x->req[slot].durable ? GE_DURABLE : GE_RELEASE,
+                               .slot = slot};
     memset(&x->req[slot], 0, sizeof x->req[slot]);
     world_gw(x, &ev);
 }
@@ -451,7 +474,8 @@ bool world_can(struct world *x, struct world_choice c)
     }
 }
 
-static uint32_t world_add(struct world_choice *out, uint32_t n, uint32_t cap, enum world_choice_kind kind, uint32_t who)
+static uint32_t world_add(struct world_choice *out, uint32_t n, uint32_t cap,
+                          enum world_choice_kind kind, uint32_t who)
 {
     if (n < cap) out[n++] = (struct world_choice){kind, who};
     return n;
@@ -497,7 +521,8 @@ static uint32_t world_idle_choices(struct world *x, struct world_choice *out, ui
     if (at == UINT64_MAX) return 0;
     if (gateway_core_next_tick_ns(x->g, x->now) <= at) return world_add(out, n, cap, WC_TICK_GW, 0);
     for (uint32_t i = 0; i < WORLD_WORKERS; i++) {
-        if (worker_core_next_tick_ns(x->w[i].core, x->now) <= at) return world_add(out, n, cap, WC_TICK_W, i);
+        if (worker_core_next_tick_ns(x->w[i].core, x->now) <= at)
+            return world_add(out, n, cap, WC_TICK_W, i);
     }
     return n;
 }
@@ -515,7 +540,8 @@ const char *world_leak(struct world *x)
     for (uint32_t s = 0; s < x->n_slots; s++) {
         if (x->req[s].live) return "a request did not end";
     }
-    if (st.done + st.queued[0] + st.queued[1] + st.sent[0] + st.sent[1] > 0) return "a gateway slot leaked";
+    if (st.done + st.queued[0] + st.queued[1] + st.sent[0] + st.sent[1] > 0)
+        return "a gateway slot leaked";
     for (uint32_t i = 0; i < WORLD_WORKERS; i++) {
         if (vw_used(&x->w[i]) > 0) return "a worker slot leaked";
         struct kvpool_stats p = kvpool_stats(worker_core_pool(x->w[i].core));

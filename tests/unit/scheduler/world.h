@@ -1,10 +1,10 @@
-/* world.h - one real gateway_core, real worker_cores in virtual workers, and the links between them with
- * everything that may go wrong. The random simulation picks choices by chance; the protocol model
- * (tests/model) tries all of them, with smaller WORLD_ and VW_ sizes.
+/* world.h - one real gateway_core, real worker_cores in virtual workers, and the links between them
+ * with everything that may go wrong. The random simulation picks choices by chance; the protocol
+ * model (tests/model) tries all of them, with smaller WORLD_ and VW_ sizes.
  *
- * A connection is a pair of queues. When it breaks, all that is queued is lost, what either side still
- * sends into it vanishes, and each side hears of it later, apart from the other. A new one has a new
- * session index at the gateway. `bad` is set by the first broken rule:
+ * A connection is a pair of queues. When it breaks, all that is queued is lost, what either side
+ * still sends into it vanishes, and each side hears of it later, apart from the other. A new one
+ * has a new session index at the gateway. `bad` is set by the first broken rule:
  *   - every index reaches the client once, in order, from the right request and one numerics id
  *   - one end per request, with the right finish; a failure only where a rule allows it
  *   - a worker gets a request again only after its older submission there was cancelled (unless the
@@ -23,12 +23,22 @@
 #endif
 #define WORLD_WORKERS 2
 
-enum world_kind { WM_HELLO, WM_SYNC, WM_TOKENS, WM_STATUS, WM_HELLO_REPLY, WM_SUBMIT, WM_CANCEL, WM_GAP, WM_ACK };
+enum world_kind {
+    WM_HELLO,
+    WM_SYNC,
+    WM_TOKENS,
+    WM_STATUS,
+    WM_HELLO_REPLY,
+    WM_SUBMIT,
+    WM_CANCEL,
+    WM_GAP,
+    WM_ACK
+};
 
 struct world_msg {
     enum world_kind kind;
     struct sub_id sub;
-    uint64_t key, numerics, number;  /* TOKENS; TOKENS and HELLO; STATUS */
+    uint64_t key, numerics, number; /* TOKENS; TOKENS and HELLO; STATUS */
     uint32_t from, n;
     enum finish finish;
     struct vw_submit submit;
@@ -36,13 +46,16 @@ struct world_msg {
     struct gateway_sync sync[WORLD_SYNC];
 };
 
-struct world_chan { uint32_t n; struct world_msg at[WORLD_CHAN]; };
+struct world_chan {
+    uint32_t n;
+    struct world_msg at[WORLD_CHAN];
+};
 
 struct world_conn {
     uint32_t session;
-    uint8_t alive;               /* the wire between the two */
-    uint8_t phase;               /* worker: 0 closed, 1 HELLO sent, 2 up */
-    uint8_t gw_down_pending[2];  /* the gateway will hear of the end of its session index */
+    uint8_t alive;              /* the wire between the two */
+    uint8_t phase;              /* worker: 0 closed, 1 HELLO sent, 2 up */
+    uint8_t gw_down_pending[2]; /* the gateway will hear of the end of its session index */
     uint8_t w_down_pending;
     uint64_t incarnation, status_number, numerics;
     struct world_chan to_gw, to_w;
@@ -56,16 +69,40 @@ struct world_request {
 };
 
 enum world_choice_kind {
-    WC_DELIVER_GW, WC_DELIVER_W, WC_STEP, WC_GW_DOWN, WC_W_DOWN, WC_OPEN, WC_SETTLE, /* durable or release */
-    WC_STATUS, WC_TICK_GW, WC_TICK_W,
-    WC_BREAK, WC_KILL, WC_LOSE_GW, WC_LOSE_W, WC_FULL, WC_CANCEL, WC_CLIENT /* faults, from WC_BREAK on */
+    WC_DELIVER_GW,
+    WC_DELIVER_W,
+    WC_STEP,
+    WC_GW_DOWN,
+    WC_W_DOWN,
+    WC_OPEN,
+    WC_SETTLE, /* durable or release */
+    WC_STATUS,
+    WC_TICK_GW,
+    WC_TICK_W,
+    WC_BREAK,
+    WC_KILL,
+    WC_LOSE_GW,
+    WC_LOSE_W,
+    WC_FULL,
+    WC_CANCEL,
+    WC_CLIENT /* faults, from WC_BREAK on */
 };
-struct world_choice { enum world_choice_kind kind; uint32_t who; };
+struct world_choice {
+    enum world_choice_kind kind;
+    uint32_t who;
+};
 
 /* Rules taken out on purpose: each must be found by the model. */
 enum world_mutation {
-    MUT_NONE, MUT_SUBMIT_BEFORE_SYNC, MUT_ACCEPT_OLD_IDS, MUT_NO_CANCEL_OF_UNKNOWN, MUT_FINISH_ONCE,
-    MUT_OLD_QUEUE_TO_NEW_SESSION, MUT_NO_GAP, MUT_SILENT_DROP, MUT_COUNT
+    MUT_NONE,
+    MUT_SUBMIT_BEFORE_SYNC,
+    MUT_ACCEPT_OLD_IDS,
+    MUT_NO_CANCEL_OF_UNKNOWN,
+    MUT_FINISH_ONCE,
+    MUT_OLD_QUEUE_TO_NEW_SESSION,
+    MUT_NO_GAP,
+    MUT_SILENT_DROP,
+    MUT_COUNT
 };
 
 struct world {
@@ -84,9 +121,12 @@ struct world {
 
 /* Regions are the caller's; sizes from gcfg and wcfg. */
 void world_init(struct world *x, void *gateway_region, const struct gateway_core_config *gcfg,
-                void *const *worker_regions, const struct worker_core_config *wcfg, uint32_t n_segments);
-void world_request(struct world *x, uint32_t slot, const struct world_request *r, uint64_t tag, uint64_t deadline_ns);
-/* Everything that may happen now without a fault; ticks only when nothing else can. Returns the number. */
+                void *const *worker_regions, const struct worker_core_config *wcfg,
+                uint32_t n_segments);
+void world_request(struct world *x, uint32_t slot, const struct world_request *r, uint64_t tag,
+                   uint64_t deadline_ns);
+/* Everything that may happen now without a fault; ticks only when nothing else can. Returns the
+ * number. */
 uint32_t world_choices(struct world *x, struct world_choice *out, uint32_t cap);
 void world_apply(struct world *x, struct world_choice c);
 bool world_can(struct world *x, struct world_choice c); /* is this fault possible now? */
