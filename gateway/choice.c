@@ -113,10 +113,15 @@ void choice_restart(struct choice *c)
     c->first_ns = c->last_ns = 0;
 }
 
-static uint64_t count_chars(const char *p, size_t n)
+/* Code points that begin in an id's bytes. Of ids, not of text sent: what is held back would shift the offsets of a
+ * stream against those of the whole reply (logprobs.c counts there, in the same way). */
+static uint64_t count_chars(const struct api_params *params, const struct model *m, int32_t id)
 {
+    size_t n;
     uint64_t chars = 0;
-    for (size_t i = 0; i < n; i++) chars += ((unsigned char)p[i] & 0xc0) != 0x80;
+    if (!params->logprobs) return 0;
+    const uint8_t *b = detok_visible(m->vocab, id, params->skip_special, &n);
+    for (size_t i = 0; i < n; i++) chars += (b[i] & 0xc0) != 0x80;
     return chars;
 }
 
@@ -134,6 +139,7 @@ static void feed(struct choice *c, const struct api_params *params, const struct
         at = (size_t)(end - base);
     }
     c->fed += n;
+    c->chars += count_chars(params, m, c->seq.out[c->cursor - 1]);
     buf_add(&c->raw, b, n);
 }
 
@@ -172,7 +178,6 @@ bool choice_next(struct choice *c, const struct api_params *params, const struct
     if (text->len == before && p->finish == FINISH_NONE && !(params->logprobs && p->n)) return false;
     c->begun = true;
     p->prompt = p->begins && params->echo;
-    if (p->prompt) c->chars += count_chars(c->prompt->text, c->prompt->n_text);
-    c->chars += count_chars(text->p + before, text->len - before);
+    for (uint32_t i = 0; p->prompt && i < c->seq.n_prompt; i++) c->chars += count_chars(params, m, c->seq.prompt[i]);
     return true;
 }

@@ -31,7 +31,7 @@ struct choice {
     uint64_t fed, sent;            /* visible bytes seen and released */
     struct buf raw;                /* released later: fed - sent bytes */
     struct detok detok;
-    uint64_t chars;                /* code points of text so far (text_offset) */
+    uint64_t chars;                /* code points of ids rendered so far (text_offset) */
     bool begun, finish_sent, counted; /* counted: in the metrics */
     enum finish finish;
     uint32_t visible;
@@ -42,7 +42,7 @@ struct choice {
 struct piece {
     bool begins, prompt;
     uint32_t first, n;
-    uint64_t chars;                /* code points before this piece's text */
+    uint64_t chars;                /* code points before this piece's ids */
     enum finish finish;
 };
 
