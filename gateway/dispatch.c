@@ -278,6 +278,7 @@ static void on_timer(uv_timer_t *t)
 {
     struct dispatch *d = t->data;
     struct gateway_event ev = {.kind = GE_TICK};
+    d->ticked_ns = gateway_now_ns();
     link_receive(d);
     link_heartbeat(d, gateway_now_ns());
     dispatch_event(d, &ev);
@@ -294,6 +295,9 @@ static void on_prepare(uv_prepare_t *p)
 static void rearm(struct dispatch *d)
 {
     uint64_t now = gateway_now_ns(), at = gateway_core_next_tick_ns(d->core, now), ms = TICK_MAX_MS;
+    if (d->ticked_ns == 0) d->ticked_ns = now;
+    uint64_t since_ms = (now - d->ticked_ns) / 1000000;
+    ms = since_ms < ms ? ms - since_ms : 0;
     if (at != UINT64_MAX) {
         uint64_t wait = at > now ? (at - now) / 1000000 + 1 : 1;
         if (wait < ms) ms = wait;

@@ -36,6 +36,7 @@ struct dispatch {
     int32_t *ids; uint32_t cap_ids;
     uv_poll_t poll;
     uv_timer_t timer;
+    uint64_t ticked_ns;            /* the last tick: events that come faster than ticks must not put them off for ever */
     uv_prepare_t prepare;
     bool sent;                     /* since the last receive: the edge-triggered descriptor must be looked at again */
     int open_handles;
