@@ -91,44 +91,58 @@ class Chat(E2ETest):
         self.assertEqual(s.stop(), 0)
 
     def slow(self):
-        return self.server("--engine", "null", "--null-step-us", "20000").ready()
+        """A server of 50 ms a token, and the arguments of a question whose answer has 100 tokens."""
+        fast = self.server("--engine", "null", "--null-step-us", "0", "--null-token-us", "0").ready()
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 100}
+        seed = next(n for n in range(1000) if fast.http("POST", "/v1/chat/completions", dict(body, seed=n))[2]
+                    ["choices"][0]["finish_reason"] == "length")
+        self.assertEqual(fast.stop(), 0)
+        s = self.server("--engine", "null", "--null-step-us", "50000").ready()
+        return s, ("chat", "hello", "--rpc", s.rpc, "--max-tokens", "100", "--seed", str(seed))
+
+    def gone(self, s):
+        wait_until(lambda: s.metric("sluice:requests_live") == 0, "the request to be gone")
+        self.assertLess(s.metric("vllm:generation_tokens_total"), 100)
 
     def test_ctrl_c_cancels(self):
-        s = self.slow()
-        p = self.start("chat", "hello", "--rpc", s.rpc, "--max-tokens", "2000")
-        wait_until(lambda: s.metric("vllm:num_requests_running") == 1, "the request to run")
-        p.signal(signal.SIGINT)
-        self.assertEqual(p.wait(), 130)
-        wait_until(lambda: s.metric("vllm:num_requests_running") == 0, "the request to be gone")
+        s, args = self.slow()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            p = self.start(*args)
+            p.wait_output()
+            p.signal(number)
+            self.assertEqual(p.wait(), 130)
+            self.gone(s)
         self.assertEqual(s.stop(), 0)
 
     def test_a_reader_that_leaves(self):
-        s = self.slow()
-        p = subprocess.Popen([SLUICE, "chat", "hello", "--rpc", s.rpc, "--max-tokens", "2000"], env=self.env,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        s, args = self.slow()
+        p = subprocess.Popen([SLUICE, *args], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             start_new_session=True)
         os.read(p.stdout.fileno(), 1)
         p.stdout.close()
         self.assertEqual(p.wait(60), 0)
         self.assertEqual(p.stderr.read(), b"")
         p.stderr.close()
-        wait_until(lambda: s.metric("vllm:num_requests_running") == 0, "the request to be gone")
+        self.gone(s)
         self.assertEqual(s.stop(), 0)
 
     def test_a_worker_killed_in_the_middle_costs_nothing_but_time(self):
-        s = self.slow()
-        args = ("chat", "hello", "--rpc", s.rpc, "--max-tokens", "60", "--seed", "5", "--json")
-        whole = json.loads(self.run_cli(*args)[1])
-        p = self.start(*args)
-        wait_until(lambda: s.metric("vllm:num_requests_running") == 1, "the request to run")
+        s, args = self.slow()
+        r = subprocess.run([SLUICE, *args, "--raw"], env=self.env, stdout=subprocess.PIPE, timeout=60)
+        self.assertEqual(r.returncode, 0)
+        p = self.start(*args, "--raw")
+        p.wait_output()
         os.kill(s.children()["worker"], signal.SIGKILL)
         self.assertEqual(p.wait(), 0, p.tail())
-        self.assertEqual(json.loads(p.out[-1])["text"], whole["text"])
+        self.assertEqual(bytes(p.out_bytes), r.stdout)
+        self.assertEqual(s.metric("sluice:resubmits_total"), 1)
+        s.ready()
         self.assertEqual(s.stop(), 0)
 
     def test_a_gateway_killed_in_the_middle_is_told(self):
-        s = self.slow()
-        p = self.start("chat", "hello", "--rpc", s.rpc, "--max-tokens", "2000")
-        wait_until(lambda: s.metric("vllm:num_requests_running") == 1, "the request to run")
+        s, args = self.slow()
+        p = self.start(*args)
+        p.wait_output()
         os.kill(s.children()["gateway"], signal.SIGKILL)
         self.assertEqual(p.wait(), 3, p.tail())
         self.assertIn("connection was lost", "\n".join(p.err))

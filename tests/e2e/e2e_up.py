@@ -107,6 +107,16 @@ class Up(E2ETest):
         self.assertEqual(s.wait(), 0)
 
 
+    def test_a_long_stream_keeps_the_link(self):
+        # Tokens come faster than ticks here: they must not put the heartbeats off.
+        s = self.server("--engine", "null", "--null-step-us", "20000", "--link-heartbeat-s", "0.1", "--link-silence-s",
+                        "0.5").ready()
+        events = list(s.sse("/v1/completions", {"model": s.model, "prompt": "a", "max_tokens": 100, "ignore_eos": True}))
+        self.assertGreater(len(events), 50)
+        self.assertEqual([line for line in s.err if "session ended" in line], [])
+        self.assertEqual(s.stop(), 0)
+
+
 class UpRefuses(E2ETest):
     def refused(self, p, code, *words):
         self.assertEqual(p.wait(), code, p.tail())

@@ -86,28 +86,46 @@ def marked(mark):
 
 
 class Process:
-    """A command of ours: lines of both outputs as they come."""
+    """A command of ours: both outputs as they come."""
 
     def __init__(self, argv, env, stdin=None):
         self.argv = argv
-        self.popen = subprocess.Popen(argv, env=env, stdin=stdin or subprocess.DEVNULL, text=True,
-                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                      start_new_session=True, errors="replace")
+        self.popen = subprocess.Popen(argv, env=env, stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, start_new_session=True)
         self.lines = queue.Queue()
-        self.out, self.err = [], []
+        self.out, self.err = [], []  # whole lines
+        self.out_bytes = bytearray()  # all of stdout
+        self.first_output = threading.Event()
         self.threads = [threading.Thread(target=self._follow, args=a, daemon=True) for a in
-                        ((self.popen.stdout, self.out, self.lines), (self.popen.stderr, self.err, None))]
+                        ((self.popen.stdout, self.out, True), (self.popen.stderr, self.err, False))]
         for t in self.threads:
             t.start()
 
-    @staticmethod
-    def _follow(pipe, into, lines):
-        for line in pipe:
-            into.append(line.rstrip("\n"))
-            if lines is not None:
-                lines.put(line.rstrip("\n"))
-        if lines is not None:
-            lines.put(None)
+    def _follow(self, pipe, into, is_stdout):
+        rest = b""
+        while True:
+            part = os.read(pipe.fileno(), 65536)
+            if is_stdout and part:
+                self.out_bytes += part
+                self.first_output.set()
+            *lines, rest = (rest + part).split(b"\n")
+            if not part and rest:
+                lines.append(rest)
+            for line in lines:
+                text = line.decode(errors="replace")
+                into.append(text)
+                if is_stdout:
+                    self.lines.put(text)
+            if not part:
+                pipe.close()
+                if is_stdout:
+                    self.lines.put(None)
+                return
+
+    def wait_output(self, limit_s=LIMIT_S):
+        """Until there is any byte on stdout."""
+        if not self.first_output.wait(limit_s):
+            raise AssertionError("no output in %d s\n%s" % (limit_s, self.tail()))
 
     def wait_line(self, pattern, limit_s=LIMIT_S):
         """The match of the next line of stdout that fits; what is before it is passed over."""
