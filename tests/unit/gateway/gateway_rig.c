@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#define WAIT_NS 20000000000ull
+#define WAIT_NS 10000000000ull
 
-void rig_open(struct rig *r)
+void rig_open(struct rig *r, void (*tweak)(struct settings *s))
 {
     struct err e = {0};
     memset(r, 0, sizeof *r);
@@ -14,6 +14,7 @@ void rig_open(struct rig *r)
     settings_defaults(&r->settings);
     r->settings.max_queue_requests = 64;
     r->settings.link_silence_s = 600; /* a script does not send heartbeats */
+    if (tweak) tweak(&r->settings);
     uv_loop_init(&r->loop);
     r->g.settings = &r->settings;
     r->g.model = &r->model;
@@ -25,6 +26,7 @@ void rig_open(struct rig *r)
     ck_assert_msg(lanes_create(&r->g.lanes, &r->g, &e) == 0, "%s", e.msg);
     ck_assert_msg(dispatch_create(&r->g.dispatch, &r->g, r->listener, &e) == 0, "%s", e.msg);
     r->incarnation = 100;
+    r->numerics = 4;
 }
 
 void rig_close(struct rig *r)
@@ -92,7 +94,7 @@ static void hello(struct rig *r, uint32_t n_blocks)
     ck_assert_int_eq(transport_fake_dial(&r->dialer, r->listener, &e), 0);
     m.u.hello = (struct msg_hello){.version_min = 1, .version_max = 1, .name = "w0",
                                    .incarnation = r->incarnation, .vocab = r->model.vocab_hash,
-                                   .numerics = {3, 4}, .n_ctx = TINY_CTX, .n_vocab = TINY_VOCAB,
+                                   .numerics = {3, r->numerics}, .n_ctx = TINY_CTX, .n_vocab = TINY_VOCAB,
                                    .block_tokens = 16, .n_blocks = n_blocks, .max_seqs = 8, .max_slots = 64};
     rig_send(r, &m);
     rig_recv(r, &m);
@@ -155,6 +157,58 @@ enum request_state rig_settle(struct rig *r, struct rig_door *d)
     return request_state(d->request);
 }
 
+enum pull rig_pull(struct rig_door *d)
+{
+    struct buf b = {0};
+    if (d->events == NULL) d->events = json_array();
+    for (;;) {
+        buf_clear(&b);
+        d->last = request_pull(d->request, &b);
+        if (d->last == PULL_NONE || d->last == PULL_DONE) break;
+        json_t *j = json_loadb(b.p, b.len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
+        ck_assert_msg(j != NULL, "%.*s", (int)(b.len > 300 ? 300 : b.len), b.p);
+        json_array_append_new(d->events, j);
+        if (d->last == PULL_ERROR) break;
+    }
+    buf_deinit(&b);
+    return d->last;
+}
+
+void rig_pull_to_end(struct rig *r, struct rig_door *d)
+{
+    uint64_t end = gateway_now_ns() + WAIT_NS;
+    while (rig_pull(d) == PULL_NONE) {
+        ck_assert_msg(gateway_now_ns() < end, "the stream does not end");
+        rig_turn(r);
+    }
+}
+
+json_t *rig_body(struct rig *r, struct rig_door *d)
+{
+    size_t n;
+    struct buf b = {0};
+    uint32_t retry;
+    if (rig_settle(r, d) == REQUEST_FAILED) {
+        error_json(&b, request_error(d->request, &retry));
+    } else {
+        ck_assert_int_eq(request_state(d->request), REQUEST_REPLY);
+        const char *p = request_body(d->request, &n);
+        buf_add(&b, p, n);
+    }
+    json_error_t je;
+    json_t *j = json_loadb(b.p, b.len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je);
+    ck_assert_msg(j != NULL, "%s", je.text);
+    buf_deinit(&b);
+    return j;
+}
+
+void rig_drop(struct rig_door *d)
+{
+    request_close(&d->request);
+    json_decref(d->events);
+    d->events = NULL;
+}
+
 struct msg_submit rig_submitted(struct rig *r, struct msg *keep)
 {
     rig_recv(r, keep);
@@ -175,6 +229,15 @@ void rig_tokens(struct rig *r, struct sub_id sub, uint32_t index, const int32_t 
     struct msg m = {.kind = MSG_TOKENS};
     m.u.tokens = (struct msg_tokens){.entries = &t, .n = 1};
     rig_send(r, &m);
+}
+
+void rig_answer(struct rig *r, const struct msg_submit *s, const char *text, enum finish finish)
+{
+    int32_t ids[256];
+    uint32_t n = (uint32_t)strlen(text);
+    ck_assert_uint_le(n, 256);
+    for (uint32_t i = 0; i < n; i++) ids[i] = TINY_BYTE(text[i]);
+    rig_tokens(r, s->sub, s->n_ids, ids, n, NULL, finish, n);
 }
 
 void rig_idle(struct rig *r)
