@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define NS_PER_S 1000000000ull
-#define ALONE_NS (3 * NS_PER_S) /* draining without a gateway: nobody takes the answers */
+#define ALONE_NS (NS_PER_S / 2) /* draining without a gateway: nobody takes the answers */
 #define COMPLETIONS 32
 #define MAIL_BATCH 256 /* then the engine is looked at again */
 

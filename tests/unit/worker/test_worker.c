@@ -2,7 +2,7 @@
  * that keeps the rules of the link. Twenty sequences with preemption, parks, drops, chaos, cancels
  * and a link cut again and again give what each gives alone, nothing twice and nothing missing.
  */
-#include "tests/unit/worker/worker_rig.h"
+#include "tests/unit/worker/gateway_book.h"
 #include "worker/worker.h"
 
 #include "base/hash.h"
@@ -15,10 +15,8 @@
 #include <string.h>
 
 #define S 1000000000ull
-#define SEED 4242
-#define N_SEQS 20
-#define PROMPT_MAX 70
-#define OUT_MAX 60
+#define SEED BOOK_SEED
+#define N_SEQS BOOK_LINES
 
 static struct rig_model rig;
 
@@ -77,158 +75,6 @@ static void join(struct running *r) {
     rig_gateway_close(&r->gw);
 }
 
-/* ---- sequences as their gateway sees them ---- */
-
-enum line_state { LINE_WAITS, LINE_SENT, LINE_DONE };
-
-struct line {
-    int32_t ids[PROMPT_MAX + OUT_MAX];
-    uint32_t n_prompt, n, max_total;
-    uint8_t cls;
-    float temperature;
-    enum line_state state;
-    struct sub_id sub;
-    enum finish finish;
-    uint32_t visible, cancel_at; /* cancel once so many ids are there; 0 = never */
-};
-
-struct book { /* the gateway's */
-    struct line lines[N_SEQS];
-    uint32_t n;
-    uint64_t counter, submits, tokens, syncs;
-    bool live; /* SYNC answered */
-};
-
-static void make_line(struct line *l, uint32_t i) {
-    *l = (struct line){.n_prompt = 1 + (uint32_t)(rand_at(SEED, i) % PROMPT_MAX),
-                       .cls = i % 5 == 4 ? CLASS_REALTIME : CLASS_BATCH,
-                       .temperature = i % 2 != 0 ? 1.0f : 0.0f};
-    for (uint32_t k = 0; k < l->n_prompt; k++)
-        l->ids[k] = RIG_BYTE('a' + rand_at(SEED + 1 + i, k) % 26);
-    l->n = l->n_prompt;
-    l->max_total = l->n_prompt + 5 + (uint32_t)(rand_at(SEED, 1000 + i) % (OUT_MAX - 5));
-}
-
-static void send_line(struct running *r, struct book *b, struct line *l) {
-    struct msg_stop stops[] = {{"qu", 2}};
-    l->sub = (struct sub_id){r->gw.incarnation, ++b->counter};
-    l->state = LINE_SENT;
-    b->submits++;
-    struct msg m = {.kind = MSG_SUBMIT, .u.submit = rig_submit(l->sub, l->ids, l->n, l->max_total)};
-    struct msg_submit *s = &m.u.submit;
-    s->cls = l->cls;
-    s->rank = l->cls != CLASS_REALTIME;
-    s->n_prompt = l->n_prompt;
-    s->tag = b->counter;
-    s->temperature = l->temperature;
-    s->seed = 1000 + l->n_prompt;
-    s->stops = stops;
-    s->n_stops = 1;
-    s->min_total = l->n_prompt + 2;
-    rig_send(&r->gw, &m);
-}
-
-static struct line *find_line(struct book *b, struct sub_id sub) {
-    for (uint32_t i = 0; i < b->n; i++)
-        if (b->lines[i].state == LINE_SENT && sub_id_equal(b->lines[i].sub, sub))
-            return &b->lines[i];
-    return NULL;
-}
-
-static void on_sync(struct running *r, struct book *b, const struct msg_sync *s) {
-    bool there[N_SEQS] = {false};
-    b->syncs++;
-    for (uint32_t k = 0; k < s->n; k++) {
-        struct line *l = find_line(b, s->entries[k].sub);
-        if (l == NULL) {
-            rig_send_sub(&r->gw, MSG_CANCEL, s->entries[k].sub, 0);
-            continue;
-        }
-        there[l - b->lines] = true;
-        rig_send_sub(&r->gw, MSG_GAP, l->sub, l->n);
-    }
-    for (uint32_t i = 0; !b->live && i < b->n; i++)
-        if (b->lines[i].state == LINE_WAITS || (b->lines[i].state == LINE_SENT && !there[i]))
-            send_line(r, b, &b->lines[i]);
-    b->live = true;
-}
-
-static void on_entry(struct running *r, struct book *b, const struct msg_tokens_entry *t) {
-    struct line *l = find_line(b, t->sub);
-    if (l == NULL) {
-        if (t->finish != FINISH_CANCELLED && t->finish != FINISH_UNKNOWN)
-            rig_send_sub(&r->gw, MSG_CANCEL, t->sub, 0);
-        return;
-    }
-    if (t->finish == FINISH_HANDED_BACK || t->finish == FINISH_UNKNOWN) {
-        rig_send_sub(&r->gw, MSG_ACK, t->sub, 0);
-        send_line(r, b, l);
-        return;
-    }
-    if (t->index > l->n) {
-        rig_send_sub(&r->gw, MSG_GAP, l->sub, l->n);
-        return;
-    }
-    for (uint32_t k = 0; k < t->n; k++) {
-        uint32_t at = t->index + k;
-        ck_assert_uint_lt(at, l->max_total);
-        if (at < l->n)
-            ck_assert_int_eq(l->ids[at], t->records[k].id); /* said twice, never changed */
-        l->ids[at] = t->records[k].id;
-        if (at == l->n)
-            l->n++;
-        b->tokens++;
-    }
-    if (t->finish != FINISH_NONE && t->index + t->n == l->n) {
-        l->finish = t->finish;
-        l->visible = t->visible_bytes;
-        l->state = LINE_DONE;
-        rig_send_sub(&r->gw, MSG_ACK, l->sub, 0);
-    } else if (l->cancel_at != 0 && l->n >= l->n_prompt + l->cancel_at) {
-        rig_send_sub(&r->gw, MSG_CANCEL, l->sub, 0);
-        l->state = LINE_DONE;
-    }
-}
-
-static void on_message(struct running *r, struct book *b, const struct msg *m) {
-    switch (m->kind) {
-    case MSG_HELLO:
-        b->live = false;
-        rig_accept(&r->gw);
-        break;
-    case MSG_SYNC: on_sync(r, b, &m->u.sync); break;
-    case MSG_TOKENS:
-        for (uint32_t i = 0; i < m->u.tokens.n; i++)
-            on_entry(r, b, &m->u.tokens.entries[i]);
-        break;
-    case MSG_STATUS: break;
-    default: ck_abort_msg("unexpected message %s", msg_name(m->kind));
-    }
-}
-
-static bool all_done(const struct book *b) {
-    for (uint32_t i = 0; i < b->n; i++)
-        if (b->lines[i].state != LINE_DONE)
-            return false;
-    return true;
-}
-
-/* Runs the book to its end; cuts the link after each `cut_every` ids (0 = never). */
-static void run_book(struct running *r, struct book *b, uint64_t cut_every) {
-    uint64_t cut_at = cut_every;
-    while (!all_done(b)) {
-        struct msg m;
-        rig_wait(&r->gw, &m);
-        on_message(r, b, &m);
-        msg_deinit(&m);
-        if (cut_every != 0 && b->tokens >= cut_at && b->live) {
-            cut_at = b->tokens + cut_every;
-            b->live = false;
-            rig_cut(&r->gw);
-        }
-    }
-}
-
 /* Each line alone in a worker that is never disturbed. */
 static void run_alone(struct book *b, const char *backend) {
     struct running r;
@@ -239,24 +85,13 @@ static void run_alone(struct book *b, const char *backend) {
     for (uint32_t i = 0; i < b->n; i++) {
         one.lines[0] = b->lines[i];
         if (one.live)
-            send_line(&r, &one, &one.lines[0]);
-        run_book(&r, &one, 0);
+            book_send(&r.gw, &one, &one.lines[0]);
+        book_run(&r.gw, &one, 0);
         b->lines[i] = one.lines[0];
     }
     worker_stop(r.w);
     join(&r);
     ck_assert_int_eq(r.end, LOOP_STOPPED);
-}
-
-static void compare(const struct line *alone, const struct line *got, uint32_t i) {
-    ck_assert_msg(got->n <= alone->n && (got->cancel_at != 0 || got->n == alone->n),
-                  "line %u: %u ids, alone %u", i, got->n, alone->n);
-    ck_assert_msg(memcmp(alone->ids, got->ids, got->n * sizeof(int32_t)) == 0, "line %u differs",
-                  i);
-    if (got->finish == FINISH_NONE)
-        return; /* cancelled */
-    ck_assert_int_eq(got->finish, alone->finish);
-    ck_assert_uint_eq(got->visible, alone->visible);
 }
 
 static void twenty(const char *backend, struct worker_stats *stats) {
@@ -265,7 +100,7 @@ static void twenty(const char *backend, struct worker_stats *stats) {
     struct worker_config c;
     alone = (struct book){.n = N_SEQS};
     for (uint32_t i = 0; i < N_SEQS; i++)
-        make_line(&alone.lines[i], i);
+        book_line(&alone.lines[i], i);
     crowd = alone;
     for (uint32_t i = 0; i < N_SEQS; i += 7)
         crowd.lines[i].cancel_at = 3;
@@ -278,14 +113,14 @@ static void twenty(const char *backend, struct worker_stats *stats) {
     c.debug_drop_every = 7;
     c.debug_preempt_every = 37; /* steps: more than a longest sequence needs to be computed again */
     launch(&r, &c);
-    run_book(&r, &crowd, 120);
+    book_run(&r.gw, &crowd, 120);
     worker_stop(r.w);
     pthread_join(r.thread, NULL);
     worker_stats(r.w, stats);
     worker_close(&r.w);
     rig_gateway_close(&r.gw);
     for (uint32_t i = 0; i < N_SEQS; i++)
-        compare(&alone.lines[i], &crowd.lines[i], i);
+        book_compare(&alone.lines[i], &crowd.lines[i], i);
     printf("%s: %llu submits, %llu syncs, %llu ids, %llu preemptions, %llu parks, %llu drops\n",
            backend, (unsigned long long)crowd.submits, (unsigned long long)crowd.syncs,
            (unsigned long long)crowd.tokens, (unsigned long long)stats->preemptions,
@@ -317,7 +152,7 @@ START_TEST(another_worker_goes_on) {
     struct worker_config c;
     alone = (struct book){.n = 8};
     for (uint32_t i = 0; i < alone.n; i++)
-        make_line(&alone.lines[i], i);
+        book_line(&alone.lines[i], i);
     b = alone;
     run_alone(&alone, "cpu");
     base_config(&c, &r, "cpu");
@@ -326,7 +161,7 @@ START_TEST(another_worker_goes_on) {
         while (b.tokens < until) {
             struct msg m;
             rig_wait(&r.gw, &m);
-            on_message(&r, &b, &m);
+            book_message(&r.gw, &b, &m);
             msg_deinit(&m);
         }
         worker_stop(r.w);
@@ -337,11 +172,11 @@ START_TEST(another_worker_goes_on) {
         c.incarnation++;
         launch_again(&r, &c);
     }
-    run_book(&r, &b, 0);
+    book_run(&r.gw, &b, 0);
     worker_stop(r.w);
     join(&r);
     for (uint32_t i = 0; i < b.n; i++)
-        compare(&alone.lines[i], &b.lines[i], i);
+        book_compare(&alone.lines[i], &b.lines[i], i);
     ck_assert_uint_gt(b.submits, 16);
 }
 END_TEST
@@ -489,7 +324,7 @@ START_TEST(realtime_waits_for_one_segment_at_most) {
     c.engine.null_step_ns = 4000000;
     c.engine.null_segments = 16;
     for (uint32_t i = 0; i < 4; i++) {
-        make_line(&b.lines[i], i);
+        book_line(&b.lines[i], i);
         b.lines[i].cls = i == 3 ? CLASS_REALTIME : CLASS_BATCH;
     }
     b.lines[3].state = LINE_DONE; /* comes later */
@@ -497,11 +332,11 @@ START_TEST(realtime_waits_for_one_segment_at_most) {
     while (b.tokens < 6 || !b.live) {
         struct msg m;
         rig_wait(&r.gw, &m);
-        on_message(&r, &b, &m);
+        book_message(&r.gw, &b, &m);
         msg_deinit(&m);
     }
-    send_line(&r, &b, &b.lines[3]);
-    run_book(&r, &b, 0);
+    book_send(&r.gw, &b, &b.lines[3]);
+    book_run(&r.gw, &b, 0);
     worker_stop(r.w);
     join(&r);
     char *text = test_read_file(path, &n), *save = NULL;

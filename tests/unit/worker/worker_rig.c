@@ -44,6 +44,18 @@ void rig_gateway_open(struct rig_gateway *g) {
     ck_assert_msg(transport_fake_listen(&g->t, &e) == 0, "%s", e.msg);
 }
 
+void rig_gateway_listen(struct rig_gateway *g, const char *keys) {
+    struct err e = {0};
+    struct transport_keys k = {0};
+    memset(g, 0, sizeof(*g));
+    strcpy(g->name, "gw0");
+    g->incarnation = 11;
+    ck_assert_msg(transport_keys_load(&k, keys, true, &e) == 0, "%s", e.msg);
+    ck_assert_msg(transport_listen(&g->t, "tcp://127.0.0.1:*", &k, MSG_BYTES_MAX, &e) == 0, "%s",
+                  e.msg);
+    transport_keys_wipe(&k);
+}
+
 void rig_gateway_close(struct rig_gateway *g) {
     transport_close(&g->t);
 }

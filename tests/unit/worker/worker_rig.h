@@ -33,6 +33,7 @@ struct rig_gateway {
     _Atomic(struct transport *) dialer; /* the newest one */
 };
 void rig_gateway_open(struct rig_gateway *g);
+void rig_gateway_listen(struct rig_gateway *g, const char *keys); /* ZeroMQ, on a free port */
 void rig_gateway_close(struct rig_gateway *g);
 int rig_dial(struct transport **out, void *ctx, uint32_t gw, struct err *e); /* ctx: the gateway */
 void rig_send(struct rig_gateway *g, const struct msg *m);
