@@ -69,7 +69,7 @@ static inline uint32_t count(enum gateway_action_kind kind)
 }
 
 static inline void arrive_with(uint32_t slot, uint8_t cls, uint64_t tag, uint64_t deadline_ns,
-                        bool durable)
+                               bool durable)
 {
     struct gateway_event ev = {.kind = GE_ARRIVED, .slot = slot};
     ev.arrived.cls = cls;
@@ -87,7 +87,7 @@ static inline void arrive(uint32_t slot, uint8_t cls)
 }
 
 static inline struct gateway_event hello_of(uint32_t worker, uint64_t name, uint64_t incarnation,
-                                     uint64_t numerics)
+                                            uint64_t numerics)
 {
     struct gateway_event ev = {.kind = GE_HELLO, .worker = worker};
     ev.hello.name = name;

@@ -82,8 +82,13 @@ START_TEST(test_b05_blocks_not_seats)
     struct sub_id a = wfix_submit(CLASS_BATCH, 1, 50, 50), b = wfix_submit(CLASS_BATCH, 2, 50, 50);
     wfix_run(40);
     ck_assert_uint_eq(wfix_stats().active[CLASS_BATCH], 2);
-    struct sub_id r = wfix_submit(CLASS_REALTIME, 3, 30, 4);
-    ck_assert_uint_le(until_first(r), 12);
+    struct sub_id r = wfix_submit(CLASS_REALTIME, 3, 100, 4);
+    uint64_t lower = w->submitted[1] + w->continues; /* nobody lower comes in between */
+    while (w->submitted[0] == 0) {
+        ck_assert(wfix_segment());
+        ck_assert_uint_eq(w->submitted[1] + w->continues, lower);
+    }
+    ck_assert_uint_le(until_first(r), 40);
     ck_assert_uint_gt(wfix_stats().preemptions, 0);
     wfix_run(20000);
     wfix_expect_indexes(a, 50, 100);
@@ -102,6 +107,11 @@ START_TEST(test_b01_pushed_out_in_mid_step)
         for (uint64_t i = 0; i < 3; i++) b[i] = wfix_submit(CLASS_BATCH, 10 + i, 20, 60);
         wfix_run(40 + 7 * k);
         struct sub_id r = wfix_submit(CLASS_REALTIME, 99, 100, 3);
+        uint64_t lower = w->submitted[1] + w->continues;
+        while (w->submitted[0] == 0) {
+            ck_assert_uint_eq(w->submitted[1] + w->continues, lower);
+            ck_assert(wfix_segment());
+        }
         wfix_run(20000);
         ck_assert_int_eq(wfix_finish(r), FINISH_LENGTH);
         for (int i = 0; i < 3; i++) wfix_expect_indexes(b[i], 20, 80);
@@ -137,6 +147,39 @@ START_TEST(test_equals_of_realtime_make_room)
     for (uint64_t i = 0; i < 6; i++) b[i] = wfix_submit(CLASS_REALTIME, 10 + i, 10, 60);
     wfix_run(100000);
     for (int i = 0; i < 6; i++) wfix_expect_indexes(b[i], 10, 70);
+    uint32_t redone = 0;
+    for (int i = 0; i < 6; i++) redone += w->seqs[i].redone;
+    ck_assert_uint_gt(redone, 0);
+    ck_assert_uint_eq(w->seqs[0].redone, 0); /* the first admitted never falls */
+}
+END_TEST
+
+/* Four classes: within a rank the more urgent one starts first, whenever it came. */
+START_TEST(test_classes_order_starts)
+{
+    wfix_stop();
+    cfg.max_seqs = 1;
+    cfg.classes.n = 4;
+    for (uint8_t k = 2; k < 4; k++) {
+        cfg.classes.rows[k] = cfg.classes.rows[CLASS_BATCH];
+        cfg.classes.rows[k].order = k;
+    }
+    cfg.classes.rows[CLASS_BATCH].order = 4;
+    wfix_start();
+    struct sub_id s[5];
+    static const uint8_t cls[] = {CLASS_BATCH, CLASS_BATCH, 3, 2, CLASS_REALTIME};
+    for (uint64_t i = 0; i < 5; i++) s[i] = wfix_submit(cls[i], i, 4, 2);
+    wfix_run(2000);
+    static const uint32_t want[] = {4, 3, 2, 0, 1}; /* 0 had begun, and goes on before 1 */
+    uint32_t ended[5], n = 0;
+    for (uint32_t i = 0; i < w->n_out; i++) {
+        for (uint32_t k = 0; k < 5; k++) {
+            if (w->out[i].finish == FINISH_LENGTH && sub_id_equal(w->out[i].sub, s[k]))
+                ended[n++] = k;
+        }
+    }
+    ck_assert_uint_eq(n, 5);
+    ck_assert_mem_eq(ended, want, sizeof want);
 }
 END_TEST
 
@@ -346,6 +389,7 @@ int main(void)
     tcase_add_test(tc, test_b01_pushed_out_in_mid_step);
     tcase_add_test(tc, test_b13_decode_fills_the_pool);
     tcase_add_test(tc, test_equals_of_realtime_make_room);
+    tcase_add_test(tc, test_classes_order_starts);
     tcase_add_test(tc, test_b10_decode_between_chunks);
     tcase_add_test(tc, test_b11_preempted_after_n_tokens);
     tcase_add_test(tc, test_prompt_scores);

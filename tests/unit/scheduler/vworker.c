@@ -76,7 +76,8 @@ static void vw_take_span(struct vworker *w, struct vw_span *sp, const struct wor
         BAD(w, "a span names a free slot");
         return;
     }
-    const struct vw_seq *q = &w->seqs[s->slot];
+    struct vw_seq *q = &w->seqs[s->slot];
+    q->redone += s->pos == 0 && q->high > 0;
     sp->slot = s->slot;
     sp->pos = s->pos;
     sp->n = s->n;
@@ -266,8 +267,8 @@ void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct v
         if (!w->seqs[i].used) ev.submit.slot = i;
     }
     if (ev.submit.slot != WORKER_SLOT_NONE)
-        w->seqs[ev.submit.slot] =
-            (struct vw_seq){true, sub, s->key, s->n_tokens, s->from, s->max_total, s->stop_at};
+        w->seqs[ev.submit.slot] = (struct vw_seq){
+            true, sub, s->key, s->n_tokens, s->from, s->max_total, s->stop_at, 0, 0};
     ev.submit.n_prompt = s->n_prompt;
     ev.submit.n_tokens = s->n_tokens;
     ev.submit.from = s->from;
@@ -303,6 +304,7 @@ static struct worker_token vw_span_end(struct vworker *w, struct vw_span *sp)
     }
     for (uint32_t p = sp->pos; p < sp->pos + sp->n; p++)
         *vw_cell(w, sp, p) = vw_content(sp->key, p);
+    if (sp->pos + sp->n > q->high) q->high = sp->pos + sp->n;
     if (sp->score_to > q->made) q->made = sp->score_to;
     if (!sp->sample) return t;
     t.made = true;

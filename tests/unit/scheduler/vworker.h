@@ -38,8 +38,9 @@ struct vw_seq {
     bool used;
     struct sub_id sub;
     uint64_t key;
-    uint32_t n_tokens, made, max_total,
-        stop_at; /* stop_at: index whose id is the end of generation, 0 = none */
+    uint32_t n_tokens, made, max_total;
+    uint32_t stop_at;      /* index whose id is the end of generation, 0 = none */
+    uint32_t high, redone; /* positions computed; how often it was started over */
 };
 
 struct vw_span {
