@@ -49,7 +49,8 @@ static struct row row_of(const struct choice *c, uint32_t index)
     return r;
 }
 
-/* Token text as the old API shows it: UTF-8 as it is, other bytes as bytes:\xNN, so that keys stay distinct. */
+/* Token text as the old API shows it: UTF-8 as it is, other bytes as bytes:\xNN, so that keys stay distinct. NUL is
+ * written so too: legal in a JSON key, but many readers refuse it there, the one behind the RPC door among them. */
 static void token_name(struct buf *out, const struct model *m, int32_t id)
 {
     size_t n;
@@ -58,6 +59,7 @@ static void token_name(struct buf *out, const struct model *m, int32_t id)
     struct detok d = {0};
     detok_push(&d, b, n, &text);
     bool whole = d.n_held == 0 && text.len == n && (n == 0 || memcmp(text.p, b, n) == 0);
+    if (n != 0 && memchr(b, 0, n) != NULL) whole = false;
     if (!whole) {
         buf_clear(&text);
         buf_adds(&text, "bytes:");
