@@ -32,6 +32,16 @@ static struct layout lay_out(const struct msg_submit *m, uint32_t max_total, uin
     return l;
 }
 
+size_t seq_bytes_max(const struct seq_limits *l) {
+    struct msg_submit m = {.n_stop_ids = MSG_STOP_IDS_MAX,
+                           .n_bias = SAMPLE_BIAS_MAX,
+                           .from = 1,
+                           .logprobs = true,
+                           .n_top = SAMPLE_TOP_MAX};
+    return lay_out(&m, l->n_ctx, SAMPLE_BANNED_MAX).total
+           + STOP_MAX * STOP_BYTES_MAX * (1 + sizeof(uint16_t));
+}
+
 static void copy_sampling(struct seq *s, const struct msg_submit *m, char *bias_at) {
     struct sample_bias *bias = (struct sample_bias *)(void *)bias_at;
     for (uint32_t i = 0; i < m->n_bias; i++)

@@ -51,6 +51,8 @@ struct seq {
 /* NULL = no memory. The message is not needed afterwards. */
 struct seq *seq_create(const struct msg_submit *m, const struct seq_limits *l);
 void seq_destroy(struct seq **s);
+/* The largest a sequence can be: whole context, most alternatives, longest lists. */
+size_t seq_bytes_max(const struct seq_limits *l);
 
 /* Why a SUBMIT is not valid, or NULL. */
 const char *seq_validate(const struct msg_submit *m, const struct seq_limits *l);

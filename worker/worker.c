@@ -132,6 +132,7 @@ static int open_link(struct worker *w, struct err *e) {
                             .n_gateways = w->cfg.n_gateways,
                             .stall_once_ns = w->cfg.debug_stall_ns};
     fill_hello(w, &c.session.hello);
+    mem_pool_set("sequences", 0, 0, w->core_cfg.max_slots * seq_bytes_max(&c.limits));
     if (mail_init(&w->mail, MAIL_CAPACITY, e) != 0)
         return -1;
     w->link = mem_zalloc(sizeof(*w->link));

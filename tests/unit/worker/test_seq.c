@@ -89,6 +89,7 @@ START_TEST(clipped_to_the_context) {
     m.max_total = 1000;
     struct seq *s = seq_create(&m, &limits);
     ck_assert_uint_eq(s->rules.max_total, 64);
+    ck_assert_uint_lt(s->bytes, seq_bytes_max(&limits));
     seq_destroy(&s);
     ck_assert_ptr_null(s);
     seq_destroy(&s);

@@ -2,6 +2,7 @@
  * that keeps the rules of the link. Twenty sequences with preemption, parks, drops, chaos, cancels
  * and a link cut again and again give what each gives alone, nothing twice and nothing missing.
  */
+#include "tests/unit/worker/event_replay.h"
 #include "tests/unit/worker/gateway_book.h"
 #include "worker/worker.h"
 
@@ -98,6 +99,8 @@ static void twenty(const char *backend, struct worker_stats *stats) {
     static struct book alone, crowd;
     struct running r;
     struct worker_config c;
+    char path[4300];
+    size_t n_text;
     alone = (struct book){.n = N_SEQS};
     for (uint32_t i = 0; i < N_SEQS; i++)
         book_line(&alone.lines[i], i);
@@ -109,6 +112,8 @@ static void twenty(const char *backend, struct worker_stats *stats) {
     c.kv_tokens = 256; /* less than the four seats need */
     c.prefill_chunk = 7;
     c.engine.chaos_seed = SEED;
+    snprintf(path, sizeof(path), "%s/crowd", rig.dir);
+    c.event_log = path;
     c.debug_park_every = 5;
     c.debug_drop_every = 7;
     c.debug_preempt_every = 37; /* steps: more than a longest sequence needs to be computed again */
@@ -126,6 +131,10 @@ static void twenty(const char *backend, struct worker_stats *stats) {
            (unsigned long long)crowd.tokens, (unsigned long long)stats->preemptions,
            (unsigned long long)stats->parks, (unsigned long long)stats->drops);
     ck_assert_uint_gt(crowd.syncs, 2);
+    char *text = test_read_file(path, &n_text);
+    ck_assert_ptr_nonnull(text);
+    ck_assert_uint_gt(event_replay(text), 100); /* the same decisions from the same events */
+    free(text);
 }
 
 START_TEST(twenty_on_null) {
