@@ -103,6 +103,7 @@ void gc_fail(struct gateway_core *c, uint32_t slot, enum err_code code, struct g
     if (s->state == GC_SENT) {
         gc_link(o, GA_CANCEL, s->worker, slot, s->sub);
         c->cancels++;
+        gc_seat_freed(c, s);
         gc_left_worker(c, slot);
     } else if (s->state == GC_QUEUED) {
         gc_unqueue(c, slot);

@@ -105,6 +105,9 @@ void gc_unqueue(struct gateway_core *c,
 void gc_unstick(struct gateway_core *c, enum gc_stuck upto);
 void gc_left_worker(struct gateway_core *c,
                     uint32_t slot); /* SENT no more: its worker has room again */
+/* One ended on its worker, so an unstarted one starts there: its window is one larger until the
+ * next STATUS says exactly. Without this a worker of short answers runs dry between two of them. */
+void gc_seat_freed(struct gateway_core *c, const struct gc_slot *s);
 void gc_dispatch(struct gateway_core *c, struct gc_out *o);
 /* Could worker w take it, room and refusals aside? */
 bool gc_could(const struct gateway_core *c, const struct gc_slot *s, const struct gc_worker *w,

@@ -216,6 +216,15 @@ void gc_left_worker(struct gateway_core *c, uint32_t slot)
     gc_unstick(c, GC_STUCK_ROOM);
 }
 
+void gc_seat_freed(struct gateway_core *c, const struct gc_slot *s)
+{
+    struct gc_worker *w = &gc_workers(c)[s->worker];
+    if (w->sent_since[s->cls] > 0)
+        w->sent_since[s->cls]--;
+    else if (w->has_status && w->window[s->cls] < w->max_seqs)
+        w->window[s->cls]++;
+}
+
 static void gc_submit(struct gateway_core *c, uint32_t slot, uint32_t worker, struct gc_out *o)
 {
     struct gc_slot *s = &gc_slots(c)[slot];

@@ -74,6 +74,7 @@ static void gc_finish(struct gateway_core *c, uint32_t slot, const struct gatewa
     case FINISH_STOP_STRING:
     case FINISH_LENGTH:
         gc_deliver(c, slot, ev, f, o);
+        gc_seat_freed(c, s);
         gc_left_worker(c, slot);
         s->state = GC_DONE;
         if (!s->durable) gc_ack(c, slot, o);

@@ -159,6 +159,7 @@ static void wc_submit(struct worker_core *c, const struct worker_event *ev, stru
      */
     s->high = s->n_tokens > s->n_prompt ? s->n_tokens - 1 : 0;
     enum finish f = wc_door(c, ev, s);
+    if (f == FINISH_REFUSED) s->max_total = s->from = s->made = s->sent = s->n_tokens; /* no sense */
     if (f != FINISH_NONE) wc_finish(c, slot, f, o);
 }
 

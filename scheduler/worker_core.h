@@ -30,7 +30,8 @@
  *
  * Session of a gateway (by index): DOWN, UP. UP emits WA_SYNC; each held submission of that gateway is DETACHED
  * until GAP (attached, sends from there) or CANCEL. SUBMIT attaches. DOWN: detaches all; rank 1 is not
- * stepped from then on (a step in flight ends, its tokens are kept); rank 0 freed after 2 s, rank 1 after 30 s.
+ * stepped from then on (a step in flight ends, its tokens are kept); rank 0 freed after 2 s, rank 1 after 30 s
+ * of DOWN; UP ends the count (SYNC is repeated until each is answered, so nothing that a gateway waits for is freed).
  *
  * Policy (simple now, shape final): seats; order = class order, then preempted before never started, then start
  * tag, then submission; token budget per step with decode first and chunked prefill; one rank a step; a rank-0

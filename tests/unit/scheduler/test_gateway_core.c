@@ -275,6 +275,29 @@ START_TEST(test_windows_and_order)
 }
 END_TEST
 
+/* Each end makes room for the next one at once, without a STATUS in between. */
+START_TEST(test_an_end_makes_room)
+{
+    live(0);
+    struct sub_id running[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        arrive(i, CLASS_BATCH);
+        running[i] = submitted(i);
+    }
+    for (uint32_t i = 4; i < 12; i++) arrive(i, CLASS_BATCH);
+    status(0, 1, 0, false);
+    ck_assert_uint_eq(n_acts, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        tokens(0, running[i], 4, 4, FINISH_LENGTH);
+        submitted(4 + i);
+    }
+    on_slot(GE_CANCEL, 3);
+    submitted(7);
+    tokens(0, one(GA_SUBMIT)->sub, 4, 0, FINISH_HANDED_BACK); /* no room after all */
+    ck_assert_ptr_null(one(GA_SUBMIT));
+}
+END_TEST
+
 START_TEST(test_spread_over_workers)
 {
     live(0);
@@ -451,6 +474,7 @@ int main(void)
     tcase_add_test(tc, test_batch_starts_again_under_other_numerics);
     tcase_add_test(tc, test_b92_deadlines);
     tcase_add_test(tc, test_windows_and_order);
+    tcase_add_test(tc, test_an_end_makes_room);
     tcase_add_test(tc, test_spread_over_workers);
     tcase_add_test(tc, test_handed_back_blocks_only_itself);
     tcase_add_test(tc, test_bad_finishes);

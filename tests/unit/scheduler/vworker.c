@@ -129,7 +129,8 @@ static void vw_do_tokens(struct vworker *w, const struct worker_action *a)
 {
     const struct vw_seq *q = &w->seqs[a->slot];
     if (!q->used || !sub_id_equal(q->sub, a->sub)) BAD(w, "tokens of a free slot are sent");
-    if (a->from > a->to || a->to > q->made) BAD(w, "tokens are sent that were not made");
+    if (a->from > a->to || (a->from < a->to && a->to > q->made))
+        BAD(w, "tokens are sent that were not made");
     if (w->n_out < VW_OUT)
         w->out[w->n_out++] =
             (struct vw_msg){VW_TOKENS, a->gw, a->sub, q->key, a->from, a->to - a->from, a->finish};
