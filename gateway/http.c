@@ -16,6 +16,7 @@
 #define DESCRIPTORS_KEPT 64u        /* for the link, the RPC door, files */
 #define CONNS_OVER 16u              /* connections over the limit that are there only to be told so */
 #define FLUSH_RUNS 8
+#define SEND_BUFFER_BYTES (256 << 10) /* else the kernel keeps megabytes for each client that does not read */
 #define HTTP_POOL_BYTES (96u << 10) /* per connection: headers, and the chunk that is being sent */
 
 /* ---- the loop: MHD_run when its epoll is readable, when its time-out is due, after resumes */
@@ -69,7 +70,7 @@ void http_run_soon(struct http_server *h)
 
 /* ---- deadlines that MHD does not know: headers, body, a reader that reads nothing */
 
-static void cut(struct http_conn *c)
+void http_cut(struct http_conn *c)
 {
     if (!c->cut) shutdown(c->fd, SHUT_RDWR);
     c->cut = true;
@@ -89,7 +90,7 @@ static void time_out(struct http_call *c)
     if (!all.bad && send(c->hc->fd, all.p, all.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) log_debug("http: 408 not sent");
     buf_deinit(&all);
     buf_deinit(&body);
-    cut(c->hc);
+    http_cut(c->hc);
 }
 
 static bool past(uint64_t now, uint64_t since, double limit_s)
@@ -106,7 +107,6 @@ static void sweep_call(struct http_server *h, struct http_call *c, uint64_t now)
     } else if (c->replied && !c->suspended && past(now, c->progress_ns, s->slow_reader_s)) {
         h->g->metrics.slow_readers_cut++;
         log_info("a reply was cut: its client read nothing for %g s", s->slow_reader_s);
-        cut(c->hc);
         http_call_gone(c);
     }
 }
@@ -120,7 +120,7 @@ static void on_sweep(uv_timer_t *t)
     list_each(at, next, &h->conns) {
         struct http_conn *c = list_item(at, struct http_conn, node);
         double limit_s = c->served ? HTTP_KEEPALIVE_S : h->g->settings->header_timeout_s;
-        if (!c->in_call && past(now, c->since_ns, limit_s)) cut(c);
+        if (!c->in_call && past(now, c->since_ns, limit_s)) http_cut(c);
     }
 }
 
@@ -179,6 +179,7 @@ static int bind_first(const struct addrinfo *list)
         fd = socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a->ai_protocol);
         if (fd < 0) continue;
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){SEND_BUFFER_BYTES}, sizeof(int)); /* accepted ones inherit it */
         if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 1024) == 0) break;
         saved = errno;
         close(fd);

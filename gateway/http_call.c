@@ -91,13 +91,15 @@ void http_call_resume(struct http_call *c)
     http_run_soon(c->h);
 }
 
-/* The client went away, or is cut: nothing of it may run on. MHD closes the connection when the call is resumed. */
+/* The client went away, or is cut: nothing of it may run on. MHD closes the connection when the call is resumed; one that
+ * waits for more of a body does not close by itself when the other side has. */
 void http_call_gone(struct http_call *c)
 {
     if (c->gone) return;
     c->gone = true;
     request_close(&c->request);
-    http_call_resume(c);
+    if (c->suspended) http_call_resume(c);
+    else if (c->hc) http_cut(c->hc);
 }
 
 static void on_watch(uv_poll_t *w, int status, int events)
@@ -105,7 +107,7 @@ static void on_watch(uv_poll_t *w, int status, int events)
     struct http_call *c = w->data;
     if (status < 0 || (events & UV_DISCONNECT)) { /* a reset shows as a negative status */
         uv_poll_stop(w);
-        http_call_gone(c);
+        if (!c->replied || c->streaming) http_call_gone(c); /* else the reply is complete: it may still be read */
     }
 }
 
@@ -135,7 +137,6 @@ static enum MHD_Result submit(struct http_call *c)
     memcpy(in.label, c->label, sizeof in.label);
     gateway_uncharge(c->h->g, c->charged); /* the request takes them on */
     c->charged = 0;
-    watch(c);
     in.body = buf_take(&c->body, &in.n_body);
     if (in.body == NULL) return http_reply_now(c, ERR_NO_MEMORY, "", "The server is out of memory; try again.", NULL);
     c->request = request_submit(c->h->g, &in);
@@ -197,6 +198,7 @@ static enum MHD_Result begin(struct http_call *c, const char *method)
     make_label(c);
     read_method(c, method);
     c->route = c->uri_long ? NULL : http_route_find(c->uri, &c->id);
+    if (c->route && c->route->is_call) watch(c);
     if (c->h->n_conns > c->h->max_conns) {
         return http_reply_now(c, ERR_QUEUE_FULL, "", "Too many connections; try again later.", NULL);
     }

@@ -47,7 +47,7 @@ struct http_call {
     const struct http_route *route;
     const char *id;                /* behind a prefix route */
     char label[129];
-    bool seen, too_large, no_room, suspended, gone, replied, watching;
+    bool seen, too_large, no_room, suspended, gone, replied, streaming, watching;
     struct buf body;
     uint64_t taken, charged;       /* bytes of body: received, and held against max-queue-bytes */
     struct request *request;
@@ -76,6 +76,7 @@ struct http_server {
 
 /* http.c */
 void http_run_soon(struct http_server *h);
+void http_cut(struct http_conn *c);  /* MHD notices and closes */
 
 /* http_route.c */
 const struct http_route *http_route_find(const char *path, const char **id);

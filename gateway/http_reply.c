@@ -129,6 +129,7 @@ static enum MHD_Result reply_stream(struct http_call *c)
     common_headers(c, r, "text/event-stream; charset=utf-8");
     MHD_add_response_header(r, "Cache-Control", "no-cache");
     MHD_add_response_header(r, "X-Accel-Buffering", "no");
+    c->streaming = true;
     return queue(c, 200, r);
 }
 
