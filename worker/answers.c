@@ -107,7 +107,7 @@ static bool add_entry(struct answers *a, const struct worker_action *act, const 
     }
     for (uint32_t i = from; i < to; i++) {
         struct msg_record *r = &o->records[o->n_records++];
-        seq_record(s, i, r, o->tops + o->n_tops);
+        seq_record(s, i, r, o->tops != NULL ? o->tops + o->n_tops : NULL);
         o->n_tops += r->n_top;
     }
     return true;
