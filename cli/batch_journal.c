@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,9 +100,11 @@ static int mend(struct batch_journal *j, bool open_end, struct err *e) {
 
 /* A new file's name is durable only with its folder. */
 static void sync_folder(const char *path) {
-    char copy[PATH_MAX];
-    snprintf(copy, sizeof(copy), "%s", path);
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int n = slash == path ? 1 : slash != NULL ? (int)(slash - path) : 0;
+    snprintf(folder, sizeof(folder), "%.*s", n > 0 ? n : 1, n > 0 ? path : ".");
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
         fsync(fd);
         close(fd);

@@ -181,7 +181,7 @@ class Broken(Batch):
         self.assertEqual(code, 0, err)
         self.assertIn("unfinished last line", err)
         self.assertEqual(self.texts(), expected)
-        self.assertEqual(s.stop(), 0)
+        # No orderly stop: the drain would wait RPC_SILENCE_S for the killed client.
 
     def test_two_runs_on_one_output(self):
         s = self.slow()
