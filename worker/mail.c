@@ -161,9 +161,9 @@ int mail_out_reserve(struct mail_out *o, uint32_t entries, uint32_t records, uin
 void mail_out_seal(struct mail_out *o) {
     uint32_t record = 0, top = 0;
     for (uint32_t i = 0; i < o->n_entries; i++) {
-        o->entries[i].records = o->records + record;
+        o->entries[i].records = o->records != NULL ? o->records + record : NULL;
         for (uint32_t k = 0; k < o->entries[i].n; k++, record++) {
-            o->records[record].top = o->tops + top;
+            o->records[record].top = o->tops != NULL ? o->tops + top : NULL;
             top += o->records[record].n_top;
         }
     }
