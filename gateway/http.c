@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -93,6 +94,13 @@ static void time_out(struct http_call *c)
     http_cut(c->hc);
 }
 
+/* MHD keeps a connection whose client closed in the middle of the headers. */
+static bool peer_closed(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+    return poll(&p, 1, 0) == 1;
+}
+
 static bool past(uint64_t now, uint64_t since, double limit_s)
 {
     return now > since && (double)(now - since) > limit_s * 1e9;
@@ -103,7 +111,8 @@ static void sweep_call(struct http_server *h, struct http_call *c, uint64_t now)
     const struct settings *s = h->g->settings;
     if (c->gone || c->hc == NULL || c->hc->cut) return;
     if (c->request == NULL && !c->replied) {
-        if (past(now, c->since_ns, c->seen ? s->body_timeout_s : s->header_timeout_s)) time_out(c);
+        if (!c->seen && peer_closed(c->hc->fd)) http_cut(c->hc);
+        else if (past(now, c->since_ns, c->seen ? s->body_timeout_s : s->header_timeout_s)) time_out(c);
     } else if (c->replied && !c->suspended && past(now, c->progress_ns, s->slow_reader_s)) {
         h->g->metrics.slow_readers_cut++;
         log_info("a reply was cut: its client read nothing for %g s", s->slow_reader_s);
@@ -120,7 +129,8 @@ static void on_sweep(uv_timer_t *t)
     list_each(at, next, &h->conns) {
         struct http_conn *c = list_item(at, struct http_conn, node);
         double limit_s = c->served ? HTTP_KEEPALIVE_S : h->g->settings->header_timeout_s;
-        if (!c->in_call && past(now, c->since_ns, limit_s)) http_cut(c);
+        if (c->in_call) continue;
+        if (past(now, c->since_ns, limit_s) || (!c->served && peer_closed(c->fd))) http_cut(c);
     }
 }
 
@@ -288,6 +298,11 @@ int http_create(struct http_server **out, struct gateway *g, struct err *e)
 uint16_t http_port(const struct http_server *h)
 {
     return h->port;
+}
+
+uint32_t http_connections(const struct http_server *h)
+{
+    return h ? h->n_conns : 0;
 }
 
 bool http_idle(const struct http_server *h)

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "gateway/dispatch.h"
 #include "gateway/gateway.h"
+#include "gateway/http.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -217,6 +218,8 @@ static void add_process(struct writer *w, const struct gateway *g)
         snprintf(labels, sizeof labels, ",status=\"%dxx\"", i);
         sample(w, "sluice:http_responses_total", labels, (double)g->metrics.http_requests[i]);
     }
+    header(w, "sluice:http_connections", "gauge", "Open HTTP connections.");
+    sample(w, "sluice:http_connections", "", http_connections(g->http));
     header(w, "sluice:request_errors_total", "counter", "Requests that failed, by error code.");
     for (int i = 1; i < ERR_COUNT; i++) {
         snprintf(labels, sizeof labels, ",code=\"%s\"", err_name((enum err_code)i));

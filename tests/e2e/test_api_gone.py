@@ -77,7 +77,11 @@ class Gone(ApiTest):
             self.p.raw().request("POST", "/v1/completions", big).s.close()
             c = self.p.raw().send(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{\"mod")
             c.s.close()
+            self.p.raw().send(b"GET /live HTT").s.close()
+            self.p.raw().send(b"GET /live HTTP/1.1\r\nHost:").s.close()
+            self.p.raw().s.close()
         self.p.wait_idle()
+        wait_until(lambda: self.p.metric("sluice:http_connections") == 1, "no connection but the one that asks", 20)
         self.assertEqual(self.p.chat(max_tokens=2).status, 200)
 
     def test_same_id(self):

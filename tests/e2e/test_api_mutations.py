@@ -93,7 +93,7 @@ class Mutations(ApiTest):
         self.beside(damage)
 
     def test_heads(self):
-        """Damage anywhere in the request; the client then closes its side, so that nothing waits for more."""
+        """Damage anywhere in the request; the client leaves without waiting for an answer that may never come."""
         def damage():
             for k in range(200):
                 rng = random.Random(SEED + 1000 + k)
@@ -103,8 +103,6 @@ class Mutations(ApiTest):
                 with self.p.raw() as c:
                     try:
                         c.send(mutate(rng, (head % (path, k, len(data))).encode()) + data)
-                        c.s.shutdown(1)
-                        c.ended()
                     except OSError:
                         pass  # the server may close at once
         self.beside(damage)
