@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (n == 0) return 0;
     struct request_in in = {.endpoint = (enum endpoint)(data[0] % 4), .n_body = n - 1};
     snprintf(in.cls, sizeof in.cls, "%s", classes[data[0] / 4 % 4]);
-    in.body = mem_memdup(data + 1, n > 1 ? n - 1 : 1);
+    in.body = mem_memdup(data + 1, n - 1);
     if (in.body == NULL) return 0;
     api_job_init(&j, &model, &limits, &in);
     api_job_work(&j, scratch);
