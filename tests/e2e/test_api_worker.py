@@ -40,7 +40,7 @@ class Worker(ApiTest):
         bodies = [p.chat_body("question %d" % i, max_tokens=tokens, seed=i, temperature=i % 2, ignore_eos=True)
                   for i in range(8)]
         path = "/v1/chat/completions"
-        want = [text_of(p.stream(path, b)) for b in bodies]
+        want = [text_of(r.done(self)) for r in [Reader(p.open_stream(path, b)) for b in bodies]]
         readers = [Reader(p.open_stream(path, b)) for b in bodies]
         wait_until(lambda: all(len(r.events) >= after for r in readers), "all eight streams under way")
         p.kill_worker()
