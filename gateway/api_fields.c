@@ -28,8 +28,9 @@ static const char *type_name(const json_t *v)
 
 static int wrong_type(struct err *e, const char *key, const char *want, const json_t *v)
 {
-    return err_set_param(e, ERR_BAD_TYPE, key, "Invalid type for '%s': expected %s, but got %s instead.",
-                         key, want, type_name(v));
+    return err_set_param(e, ERR_BAD_TYPE, key,
+                         "Invalid type for '%s': expected %s, but got %s instead.", key, want,
+                         type_name(v));
 }
 
 int api_bool(const json_t *o, const char *key, bool *out, struct err *e)
@@ -63,7 +64,8 @@ int api_int(const json_t *o, const char *key, int64_t min, int64_t max, int64_t 
     if (!json_is_number(v)) return wrong_type(e, key, "an integer", v);
     if (api_whole(v, &i) != 0) return wrong_type(e, key, "an integer", v);
     if (i < min || i > max) {
-        return err_set_param(e, ERR_BAD_VALUE, key, "Invalid value for '%s': %lld is not in %lld .. %lld.", key,
+        return err_set_param(e, ERR_BAD_VALUE, key,
+                             "Invalid value for '%s': %lld is not in %lld .. %lld.", key,
                              (long long)i, (long long)min, (long long)max);
     }
     *out = i;
@@ -77,8 +79,8 @@ int api_float(const json_t *o, const char *key, double min, double max, double *
     if (!json_is_number(v)) return wrong_type(e, key, "a number", v);
     double d = json_number_value(v);
     if (!(d >= min && d <= max)) {
-        return err_set_param(e, ERR_BAD_VALUE, key, "Invalid value for '%s': %g is not in %g .. %g.", key, d,
-                             min, max);
+        return err_set_param(e, ERR_BAD_VALUE, key,
+                             "Invalid value for '%s': %g is not in %g .. %g.", key, d, min, max);
     }
     *out = d;
     return 1;
@@ -99,15 +101,16 @@ int api_token_id(const json_t *v, const char *param, int32_t n_vocab, int32_t *o
     int64_t i;
     if (api_whole(v, &i) != 0) return wrong_type(e, param, "token ids (integers)", v);
     if (i < 0 || i >= n_vocab) {
-        return err_set_param(e, ERR_BAD_VALUE, param, "Invalid value for '%s': token id %lld is not in 0 .. %d.",
-                             param, (long long)i, n_vocab - 1);
+        return err_set_param(e, ERR_BAD_VALUE, param,
+                             "Invalid value for '%s': token id %lld is not in 0 .. %d.", param,
+                             (long long)i, n_vocab - 1);
     }
     *out = (int32_t)i;
     return 0;
 }
 
-/* Before the parser works on what a stranger sent: depth of brackets (it recurses) and number of values (a value
- * of two bytes takes over a hundred in its tree), outside strings. */
+/* Before the parser works on what a stranger sent: depth of brackets (it recurses) and number of
+ * values (a value of two bytes takes over a hundred in its tree), outside strings. */
 static const char *too_much(const char *p, size_t n)
 {
     int depth = 0;
@@ -141,19 +144,21 @@ json_t *api_parse_body(const char *p, size_t n, struct err *e)
     }
     const char *why = too_much(p, n);
     if (why) {
-        err_set(e, ERR_BAD_JSON, "The JSON body is refused: %s (limits: depth %d, %u values).", why, API_DEPTH_MAX,
-                API_VALUES_MAX);
+        err_set(e, ERR_BAD_JSON, "The JSON body is refused: %s (limits: depth %d, %u values).", why,
+                API_DEPTH_MAX, API_VALUES_MAX);
         return NULL;
     }
     json_error_t je;
     json_t *o = json_loadb(p, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je);
     if (o == NULL) {
-        err_set(e, ERR_BAD_JSON, "We could not parse the JSON body of your request: %s (line %d, column %d).",
+        err_set(e, ERR_BAD_JSON,
+                "We could not parse the JSON body of your request: %s (line %d, column %d).",
                 je.text, je.line, je.column);
         return NULL;
     }
     if (!json_is_object(o)) {
-        err_set(e, ERR_BAD_JSON, "The request body must be a JSON object, but it is %s.", type_name(o));
+        err_set(e, ERR_BAD_JSON, "The request body must be a JSON object, but it is %s.",
+                type_name(o));
         json_decref(o);
         return NULL;
     }

@@ -1,8 +1,8 @@
-/* api_job.h - the text work of one call, on a lane's thread: JSON body in, checked parameters and exact
- * token ids out (or one error). Also the whole of /tokenize and /detokenize.
+/* api_job.h - the text work of one call, on a lane's thread: JSON body in, checked parameters and
+ * exact token ids out (or one error). Also the whole of /tokenize and /detokenize.
  *
- * Order: api_job_init on the loop, api_job_work on a lane, then the loop reads the results; api_job_deinit.
- * Memory: everything is the job's; api_job_deinit frees what was not taken.
+ * Order: api_job_init on the loop, api_job_work on a lane, then the loop reads the results;
+ * api_job_deinit. Memory: everything is the job's; api_job_deinit frees what was not taken.
  */
 #ifndef SLUICE_GATEWAY_API_JOB_H
 #define SLUICE_GATEWAY_API_JOB_H
@@ -30,7 +30,8 @@ struct api_job {
     struct buf reply;              /* tokenize, detokenize: the JSON body */
 };
 
-void api_job_init(struct api_job *j, const struct model *m, const struct api_limits *limits, const struct request_in *in);
+void api_job_init(struct api_job *j, const struct model *m, const struct api_limits *limits,
+                  const struct request_in *in);
 void api_job_work(struct api_job *j, struct tokenizer_scratch *scratch);
 void api_job_deinit(struct api_job *j);
 

@@ -1,4 +1,5 @@
-/* api_limits.h - what the model and the settings allow a request to ask for; fixed once the gateway has started.
+/* api_limits.h - what the model and the settings allow a request to ask for; fixed once the gateway
+ * has started.
  *
  * Plain data, read by the text lanes without a lock: nobody writes it after api_limits_fill.
  */
@@ -18,7 +19,8 @@ struct api_limits {
     struct class_table classes;
 };
 
-static inline void api_limits_fill(struct api_limits *l, const struct settings *s, const struct model *m)
+static inline void api_limits_fill(struct api_limits *l, const struct settings *s,
+                                   const struct model *m)
 {
     *l = (struct api_limits){.model_name = m->name,
                              .n_vocab = (int32_t)m->hp.n_vocab,

@@ -14,11 +14,14 @@ static const char *canonical_role(const json_t *m, size_t i, struct err *e)
     };
     const json_t *role = api_get(m, "role");
     if (!json_is_string(role)) {
-        err_set_param(e, role ? ERR_BAD_TYPE : ERR_MISSING, "messages", "messages[%zu] needs a string 'role'.", i);
+        err_set_param(e, role ? ERR_BAD_TYPE : ERR_MISSING, "messages",
+                      "messages[%zu] needs a string 'role'.", i);
         return NULL;
     }
     for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
-        if (json_string_length(role) == strlen(pairs[k][0]) && strcmp(json_string_value(role), pairs[k][0]) == 0) return pairs[k][1];
+        if (json_string_length(role) == strlen(pairs[k][0]) &&
+            strcmp(json_string_value(role), pairs[k][0]) == 0)
+            return pairs[k][1];
     }
     err_set_param(e, ERR_BAD_VALUE, "messages",
                   "messages[%zu].role must be system, developer, user, assistant or tool.", i);
@@ -29,16 +32,19 @@ static int add_part(struct buf *text, const json_t *part, size_t i, size_t k, st
 {
     const json_t *type = json_object_get(part, "type"), *t = json_object_get(part, "text");
     if (!json_is_object(part) || !json_is_string(type)) {
-        return err_set_param(e, ERR_BAD_TYPE, "messages", "messages[%zu].content[%zu] must be an object with a 'type'.", i, k);
+        return err_set_param(e, ERR_BAD_TYPE, "messages",
+                             "messages[%zu].content[%zu] must be an object with a 'type'.", i, k);
     }
     const char *name = json_string_value(type);
     if (strcmp(name, "text") != 0 && strcmp(name, "refusal") != 0) {
-        return err_set_param(e, ERR_UNSUPPORTED, "messages",
-                             "messages[%zu].content[%zu] has type '%.40s': this model reads text only.", i, k, name);
+        return err_set_param(
+            e, ERR_UNSUPPORTED, "messages",
+            "messages[%zu].content[%zu] has type '%.40s': this model reads text only.", i, k, name);
     }
     if (strcmp(name, "refusal") == 0) t = json_object_get(part, "refusal");
     if (!json_is_string(t)) {
-        return err_set_param(e, ERR_BAD_TYPE, "messages", "messages[%zu].content[%zu] needs a string '%s'.", i, k, name);
+        return err_set_param(e, ERR_BAD_TYPE, "messages",
+                             "messages[%zu].content[%zu] needs a string '%s'.", i, k, name);
     }
     if (k > 0) buf_addc(text, '\n');
     buf_add(text, json_string_value(t), json_string_length(t));
@@ -56,7 +62,8 @@ static json_t *plain_content(const json_t *m, size_t i, const char *role, struct
     }
     if (c == NULL || json_is_null(c)) return json_string("");
     if (!json_is_array(c)) {
-        err_set_param(e, ERR_BAD_TYPE, "messages", "messages[%zu].content must be a string or a list of parts.", i);
+        err_set_param(e, ERR_BAD_TYPE, "messages",
+                      "messages[%zu].content must be a string or a list of parts.", i);
         return NULL;
     }
     struct buf text = {0};
@@ -107,7 +114,8 @@ json_t *api_messages(const json_t *body, struct err *e)
         return NULL;
     }
     if (json_array_size(in) == 0 || json_array_size(in) > MESSAGES_MAX) {
-        err_set_param(e, ERR_BAD_VALUE, "messages", "'messages' must hold 1 to %d messages.", MESSAGES_MAX);
+        err_set_param(e, ERR_BAD_VALUE, "messages", "'messages' must hold 1 to %d messages.",
+                      MESSAGES_MAX);
         return NULL;
     }
     json_t *out = json_array();

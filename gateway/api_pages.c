@@ -10,9 +10,11 @@ static void card(const struct gateway *g, struct buf *out)
 {
     buf_adds(out, "{\"id\":");
     json_out_str(out, g->model->name, strlen(g->model->name));
-    buf_addf(out, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"sluice\",\"root\":", g->started_wall_s);
+    buf_addf(out, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"sluice\",\"root\":",
+             g->started_wall_s);
     json_out_str(out, g->model->name, strlen(g->model->name));
-    buf_addf(out, ",\"parent\":null,\"permission\":[],\"max_model_len\":%" PRIu32 "}", g->model->hp.n_ctx);
+    buf_addf(out, ",\"parent\":null,\"permission\":[],\"max_model_len\":%" PRIu32 "}",
+             g->model->hp.n_ctx);
 }
 
 void api_page_models(const struct gateway *g, struct buf *out)
@@ -25,7 +27,9 @@ void api_page_models(const struct gateway *g, struct buf *out)
 int api_page_model(const struct gateway *g, const char *name, struct buf *out, struct err *e)
 {
     if (strcmp(name, g->model->name) != 0) {
-        return err_set_param(e, ERR_MODEL_NOT_FOUND, "model", "The model '%.100s' does not exist; this server has '%s'.", name, g->model->name);
+        return err_set_param(e, ERR_MODEL_NOT_FOUND, "model",
+                             "The model '%.100s' does not exist; this server has '%s'.", name,
+                             g->model->name);
     }
     card(g, out);
     return 0;

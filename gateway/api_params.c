@@ -7,9 +7,23 @@
 
 /* Known fields that would change the answer and that we cannot honour (yet): 400, never ignored. */
 static const char *const unsupported[] = {
-    "functions", "function_call", "audio", "web_search_options", "guided_json", "guided_regex",
-    "guided_choice", "guided_grammar", "structured_outputs", "suffix", "truncate_prompt_tokens",
-    "chat_template", "chat_template_kwargs", "prompt_embeds", "documents", "logits_processors", "length_penalty",
+    "functions",
+    "function_call",
+    "audio",
+    "web_search_options",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "structured_outputs",
+    "suffix",
+    "truncate_prompt_tokens",
+    "chat_template",
+    "chat_template_kwargs",
+    "prompt_embeds",
+    "documents",
+    "logits_processors",
+    "length_penalty",
 };
 
 static int unsupported_field(struct err *e, const char *key, const char *why)
@@ -20,16 +34,21 @@ static int unsupported_field(struct err *e, const char *key, const char *why)
 static int read_refused(const json_t *o, struct err *e)
 {
     for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++) {
-        if (api_get(o, unsupported[i])) return unsupported_field(e, unsupported[i], "this server cannot honour it");
+        if (api_get(o, unsupported[i]))
+            return unsupported_field(e, unsupported[i], "this server cannot honour it");
     }
     bool b = false;
     if (api_bool(o, "use_beam_search", &b, e) < 0) return -1;
-    if (b) return unsupported_field(e, "use_beam_search", "this server samples, it does not search");
+    if (b)
+        return unsupported_field(e, "use_beam_search", "this server samples, it does not search");
     if (api_bool(o, "continue_final_message", &b, e) < 0) return -1;
-    if (b) return unsupported_field(e, "continue_final_message", "a chat always begins a new assistant message");
+    if (b)
+        return unsupported_field(e, "continue_final_message",
+                                 "a chat always begins a new assistant message");
     const json_t *m = api_get(o, "modalities");
-    if (m && !(json_is_array(m) && json_array_size(m) == 1 && json_is_string(json_array_get(m, 0)) &&
-               strcmp(json_string_value(json_array_get(m, 0)), "text") == 0)) {
+    if (m &&
+        !(json_is_array(m) && json_array_size(m) == 1 && json_is_string(json_array_get(m, 0)) &&
+          strcmp(json_string_value(json_array_get(m, 0)), "text") == 0)) {
         return unsupported_field(e, "modalities", "only [\"text\"] is");
     }
     return 0;
@@ -40,22 +59,29 @@ static int read_tools(const json_t *o, struct err *e)
     const json_t *tools = api_get(o, "tools"), *choice = api_get(o, "tool_choice");
     bool none = json_is_string(choice) && strcmp(json_string_value(choice), "none") == 0;
     if (tools) {
-        if (!json_is_array(tools)) return err_set_param(e, ERR_BAD_TYPE, "tools", "'tools' must be an array.");
-        if (json_array_size(tools) == 0) return err_set_param(e, ERR_BAD_VALUE, "tools", "'tools' must not be empty.");
-        if (!none) return unsupported_field(e, "tools", "tool calls cannot be made yet; send tool_choice \"none\"");
+        if (!json_is_array(tools))
+            return err_set_param(e, ERR_BAD_TYPE, "tools", "'tools' must be an array.");
+        if (json_array_size(tools) == 0)
+            return err_set_param(e, ERR_BAD_VALUE, "tools", "'tools' must not be empty.");
+        if (!none)
+            return unsupported_field(e, "tools",
+                                     "tool calls cannot be made yet; send tool_choice \"none\"");
     } else if (choice && !none) {
-        return err_set_param(e, ERR_BAD_VALUE, "tool_choice", "'tool_choice' is only allowed when 'tools' are given.");
+        return err_set_param(e, ERR_BAD_VALUE, "tool_choice",
+                             "'tool_choice' is only allowed when 'tools' are given.");
     }
     const json_t *f = api_get(o, "response_format");
     if (f == NULL) return 0;
     const json_t *type = json_object_get(f, "type");
     if (!json_is_string(type)) {
-        return err_set_param(e, ERR_BAD_VALUE, "response_format", "'response_format' needs a 'type'.");
+        return err_set_param(e, ERR_BAD_VALUE, "response_format",
+                             "'response_format' needs a 'type'.");
     }
     const char *t = json_string_value(type);
     if (strcmp(t, "text") == 0) return 0;
     if (strcmp(t, "json_schema") == 0 && !json_is_object(json_object_get(f, "json_schema"))) {
-        return err_set_param(e, ERR_MISSING, "response_format", "'response_format' of type json_schema needs 'json_schema'.");
+        return err_set_param(e, ERR_MISSING, "response_format",
+                             "'response_format' of type json_schema needs 'json_schema'.");
     }
     return unsupported_field(e, "response_format", "only type \"text\" is available");
 }
@@ -65,15 +91,19 @@ static int read_stream(struct api_params *p, const json_t *o, struct err *e)
     if (api_bool(o, "stream", &p->stream, e) < 0) return -1;
     const json_t *so = api_get(o, "stream_options");
     if (so == NULL) return 0;
-    if (!json_is_object(so)) return err_set_param(e, ERR_BAD_TYPE, "stream_options", "'stream_options' must be an object.");
+    if (!json_is_object(so))
+        return err_set_param(e, ERR_BAD_TYPE, "stream_options",
+                             "'stream_options' must be an object.");
     if (!p->stream) {
-        return err_set_param(e, ERR_BAD_VALUE, "stream_options", "'stream_options' is only allowed when 'stream' is true.");
+        return err_set_param(e, ERR_BAD_VALUE, "stream_options",
+                             "'stream_options' is only allowed when 'stream' is true.");
     }
     if (api_bool(so, "include_usage", &p->include_usage, e) < 0) return -1;
     return api_bool(so, "continuous_usage_stats", &p->continuous_usage, e) < 0 ? -1 : 0;
 }
 
-static int read_limits(struct api_params *p, const json_t *o, const struct api_limits *lim, struct err *e)
+static int read_limits(struct api_params *p, const json_t *o, const struct api_limits *lim,
+                       struct err *e)
 {
     int64_t n = 1, best_of = -1, max = -1, max2 = -1;
     bool chat = p->endpoint == ENDPOINT_CHAT;
@@ -88,7 +118,8 @@ static int read_limits(struct api_params *p, const json_t *o, const struct api_l
     p->max_tokens = max >= 0 ? max : chat ? (int64_t)lim->default_max_tokens_chat : 16;
     if (api_int(o, "min_tokens", 0, INT32_MAX, &p->min_tokens, e) < 0) return -1;
     if (p->min_tokens > p->max_tokens) {
-        return err_set_param(e, ERR_BAD_VALUE, "min_tokens", "'min_tokens' (%lld) is larger than max_tokens (%lld).",
+        return err_set_param(e, ERR_BAD_VALUE, "min_tokens",
+                             "'min_tokens' (%lld) is larger than max_tokens (%lld).",
                              (long long)p->min_tokens, (long long)p->max_tokens);
     }
     int64_t priority;
@@ -128,7 +159,8 @@ static int read_logprobs(struct api_params *p, const json_t *o, struct err *e)
     int r = api_int(o, "top_logprobs", 0, MSG_TOP_MAX, &k, e);
     if (r < 0) return -1;
     if (r == 1 && k > 0 && !p->logprobs) {
-        return err_set_param(e, ERR_BAD_VALUE, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true.");
+        return err_set_param(e, ERR_BAD_VALUE, "top_logprobs",
+                             "'top_logprobs' needs 'logprobs' to be true.");
     }
     p->n_top = (uint8_t)k;
     return 0;
@@ -136,10 +168,14 @@ static int read_logprobs(struct api_params *p, const json_t *o, struct err *e)
 
 static int add_stop(struct api_params *p, const json_t *v, struct err *e)
 {
-    if (!json_is_string(v)) return err_set_param(e, ERR_BAD_TYPE, "stop", "'stop' must be a string or a list of strings.");
+    if (!json_is_string(v))
+        return err_set_param(e, ERR_BAD_TYPE, "stop",
+                             "'stop' must be a string or a list of strings.");
     size_t n = json_string_length(v);
     if (n == 0 || n > MSG_STOP_BYTES_MAX) {
-        return err_set_param(e, ERR_BAD_VALUE, "stop", "A stop string has 1 to %d bytes, this one %zu.", MSG_STOP_BYTES_MAX, n);
+        return err_set_param(e, ERR_BAD_VALUE, "stop",
+                             "A stop string has 1 to %d bytes, this one %zu.", MSG_STOP_BYTES_MAX,
+                             n);
     }
     char *copy = mem_memdup(json_string_value(v), n);
     if (copy == NULL) return err_set(e, ERR_NO_MEMORY, "out of memory");
@@ -152,7 +188,9 @@ static int read_stops(struct api_params *p, const json_t *o, int32_t n_vocab, st
     const json_t *s = api_get(o, "stop"), *v;
     size_t i;
     if (json_is_array(s)) {
-        if (json_array_size(s) > 4) return err_set_param(e, ERR_BAD_VALUE, "stop", "At most 4 stop strings, not %zu.", json_array_size(s));
+        if (json_array_size(s) > 4)
+            return err_set_param(e, ERR_BAD_VALUE, "stop", "At most 4 stop strings, not %zu.",
+                                 json_array_size(s));
         json_array_foreach(s, i, v) {
             if (add_stop(p, v, e) != 0) return -1;
         }
@@ -161,28 +199,36 @@ static int read_stops(struct api_params *p, const json_t *o, int32_t n_vocab, st
     }
     const json_t *ids = api_get(o, "stop_token_ids");
     if (ids == NULL) return 0;
-    if (!json_is_array(ids)) return err_set_param(e, ERR_BAD_TYPE, "stop_token_ids", "'stop_token_ids' must be a list of token ids.");
+    if (!json_is_array(ids))
+        return err_set_param(e, ERR_BAD_TYPE, "stop_token_ids",
+                             "'stop_token_ids' must be a list of token ids.");
     if (json_array_size(ids) > MSG_STOP_IDS_MAX) {
-        return err_set_param(e, ERR_BAD_VALUE, "stop_token_ids", "At most %d stop token ids.", MSG_STOP_IDS_MAX);
+        return err_set_param(e, ERR_BAD_VALUE, "stop_token_ids", "At most %d stop token ids.",
+                             MSG_STOP_IDS_MAX);
     }
     json_array_foreach(ids, i, v) {
-        if (api_token_id(v, "stop_token_ids", n_vocab, &p->stop_ids[p->n_stop_ids], e) != 0) return -1;
+        if (api_token_id(v, "stop_token_ids", n_vocab, &p->stop_ids[p->n_stop_ids], e) != 0)
+            return -1;
         p->n_stop_ids++;
     }
     return 0;
 }
 
-static int bias_entry(struct api_params *p, const char *key, const json_t *v, int32_t n_vocab, struct err *e)
+static int bias_entry(struct api_params *p, const char *key, const json_t *v, int32_t n_vocab,
+                      struct err *e)
 {
     size_t digits = strspn(key, "0123456789");
     bool plain = digits > 0 && digits < 12 && key[digits] == '\0';
     long long id = plain ? strtoll(key, NULL, 10) : -1;
     if (id < 0 || id >= n_vocab) {
-        return err_set_param(e, ERR_BAD_VALUE, "logit_bias", "logit_bias key '%.32s' is not a token id in 0 .. %d.", key, n_vocab - 1);
+        return err_set_param(e, ERR_BAD_VALUE, "logit_bias",
+                             "logit_bias key '%.32s' is not a token id in 0 .. %d.", key,
+                             n_vocab - 1);
     }
     double d = json_number_value(v);
     if (!json_is_number(v) || !(d >= -100 && d <= 100)) {
-        return err_set_param(e, ERR_BAD_VALUE, "logit_bias", "logit_bias of token %lld must be a number in -100 .. 100.", id);
+        return err_set_param(e, ERR_BAD_VALUE, "logit_bias",
+                             "logit_bias of token %lld must be a number in -100 .. 100.", id);
     }
     p->bias[p->n_bias++] = (struct msg_bias){(int32_t)id, (float)d};
     return 0;
@@ -193,10 +239,14 @@ static int read_bias(struct api_params *p, json_t *o, int32_t n_vocab, struct er
     json_t *b = api_get(o, "logit_bias"), *v;
     const char *key;
     if (b == NULL) return 0;
-    if (!json_is_object(b)) return err_set_param(e, ERR_BAD_TYPE, "logit_bias", "'logit_bias' must be an object of token id to bias.");
+    if (!json_is_object(b))
+        return err_set_param(e, ERR_BAD_TYPE, "logit_bias",
+                             "'logit_bias' must be an object of token id to bias.");
     size_t n = json_object_size(b);
     if (n == 0) return 0;
-    if (n > MSG_BIAS_MAX) return err_set_param(e, ERR_BAD_VALUE, "logit_bias", "At most %d logit_bias entries.", MSG_BIAS_MAX);
+    if (n > MSG_BIAS_MAX)
+        return err_set_param(e, ERR_BAD_VALUE, "logit_bias", "At most %d logit_bias entries.",
+                             MSG_BIAS_MAX);
     p->bias = mem_array(n, sizeof *p->bias);
     if (p->bias == NULL) return err_set(e, ERR_NO_MEMORY, "out of memory");
     json_object_foreach(b, key, v) {
@@ -205,7 +255,8 @@ static int read_bias(struct api_params *p, json_t *o, int32_t n_vocab, struct er
     return 0;
 }
 
-static int read_class(struct api_params *p, const json_t *o, const char *cls, const struct api_limits *lim, struct err *e)
+static int read_class(struct api_params *p, const json_t *o, const char *cls,
+                      const struct api_limits *lim, struct err *e)
 {
     struct api_str tier = {"", 0};
     if (api_string(o, "service_tier", &tier, e) < 0) return -1;
@@ -215,12 +266,15 @@ static int read_class(struct api_params *p, const json_t *o, const char *cls, co
         if (tier.n == strlen(tiers[i]) && memcmp(tier.p, tiers[i], tier.n) == 0) t = i;
     }
     if (tier.n > 0 && t < 0) {
-        return err_set_param(e, ERR_BAD_VALUE, "service_tier", "'service_tier' must be auto, default, flex, scale or priority.");
+        return err_set_param(e, ERR_BAD_VALUE, "service_tier",
+                             "'service_tier' must be auto, default, flex, scale or priority.");
     }
     p->cls = t == 2 ? CLASS_BATCH : CLASS_REALTIME;
     if (*cls != '\0') {
         int c = class_table_find(&lim->classes, cls);
-        if (c < 0) return err_set_param(e, ERR_BAD_VALUE, "X-Sluice-Class", "There is no class '%s'.", cls);
+        if (c < 0)
+            return err_set_param(e, ERR_BAD_VALUE, "X-Sluice-Class", "There is no class '%s'.",
+                                 cls);
         p->cls = (uint8_t)c;
     }
     if (t >= 0) { /* the tier actually used, only when asked */
@@ -229,24 +283,28 @@ static int read_class(struct api_params *p, const json_t *o, const char *cls, co
     return 0;
 }
 
-int api_check_model(const json_t *body, const struct api_limits *limits, bool required, struct err *e)
+int api_check_model(const json_t *body, const struct api_limits *limits, bool required,
+                    struct err *e)
 {
     struct api_str m = {0};
     int r = api_string(body, "model", &m, e);
     if (r < 0) return -1;
     if (r == 0) {
         if (!required) return 0;
-        return err_set_param(e, ERR_MISSING, "model", "You must provide a model parameter; this server has '%s'.", limits->model_name);
+        return err_set_param(e, ERR_MISSING, "model",
+                             "You must provide a model parameter; this server has '%s'.",
+                             limits->model_name);
     }
     if (m.n != strlen(limits->model_name) || memcmp(m.p, limits->model_name, m.n) != 0) {
-        return err_set_param(e, ERR_MODEL_NOT_FOUND, "model", "The model '%.*s' does not exist; this server has '%s'.",
+        return err_set_param(e, ERR_MODEL_NOT_FOUND, "model",
+                             "The model '%.*s' does not exist; this server has '%s'.",
                              (int)(m.n > 100 ? 100 : m.n), m.p, limits->model_name);
     }
     return 0;
 }
 
-int api_params_read(struct api_params *p, enum endpoint endpoint, const json_t *body, const char *cls,
-                    const struct api_limits *limits, struct err *e)
+int api_params_read(struct api_params *p, enum endpoint endpoint, const json_t *body,
+                    const char *cls, const struct api_limits *limits, struct err *e)
 {
     memset(p, 0, sizeof *p);
     p->endpoint = endpoint;

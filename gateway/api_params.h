@@ -1,8 +1,9 @@
-/* api_params.h - what an OpenAI body asks for, checked: sampling, limits, stops, output form, class.
+/* api_params.h - what an OpenAI body asks for, checked: sampling, limits, stops, output form,
+ * class.
  *
  * Rules: null = absent; unknown fields are ignored; a field we know and cannot honour is 400, never
- * silently dropped. Ownership: api_params borrows nothing from the JSON (it owns copies); deinit frees them.
- * Thread: any (a text lane).
+ * silently dropped. Ownership: api_params borrows nothing from the JSON (it owns copies); deinit
+ * frees them. Thread: any (a text lane).
  */
 #ifndef SLUICE_GATEWAY_API_PARAMS_H
 #define SLUICE_GATEWAY_API_PARAMS_H
@@ -31,10 +32,11 @@ struct api_params {
 };
 
 /* `cls`: class from the header or RPC field, "" = none (then service_tier decides). 0 or -1. */
-int api_params_read(struct api_params *p, enum endpoint endpoint, const json_t *body, const char *cls,
-                    const struct api_limits *limits, struct err *e);
+int api_params_read(struct api_params *p, enum endpoint endpoint, const json_t *body,
+                    const char *cls, const struct api_limits *limits, struct err *e);
 void api_params_deinit(struct api_params *p);
 /* The `model` field: present, a string, and the one we serve. */
-int api_check_model(const json_t *body, const struct api_limits *limits, bool required, struct err *e);
+int api_check_model(const json_t *body, const struct api_limits *limits, bool required,
+                    struct err *e);
 
 #endif

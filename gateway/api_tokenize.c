@@ -7,14 +7,17 @@
 
 #define TOKENIZE_IDS_MAX (4u << 20)
 
-static int ids_of(const struct model *m, const json_t *body, struct tokenizer_scratch *s, struct id_list *ids, struct err *e)
+static int ids_of(const struct model *m, const json_t *body, struct tokenizer_scratch *s,
+                  struct id_list *ids, struct err *e)
 {
     bool generate = true, special = true;
     struct api_str text = {0};
     if (api_bool(body, "add_generation_prompt", &generate, e) < 0) return -1;
-    if (api_bool(body, "add_special_tokens", &special, e) < 0) return -1; /* the model adds none of its own */
+    if (api_bool(body, "add_special_tokens", &special, e) < 0)
+        return -1; /* the model adds none of its own */
     if (api_get(body, "messages")) {
-        if (m->chat == NULL) return err_set(e, ERR_UNSUPPORTED, "The model file has no chat template.");
+        if (m->chat == NULL)
+            return err_set(e, ERR_UNSUPPORTED, "The model file has no chat template.");
         json_t *messages = api_messages(body, e);
         if (messages == NULL) return -1;
         int r = model_chat_ids(m, s, messages, generate, TOKENIZE_IDS_MAX, ids, e);
@@ -24,18 +27,20 @@ static int ids_of(const struct model *m, const json_t *body, struct tokenizer_sc
     int r = api_string(body, "prompt", &text, e);
     if (r == 0) r = api_string(body, "content", &text, e);
     if (r < 0) return -1;
-    if (r == 0) return err_set_param(e, ERR_MISSING, "prompt", "Provide 'prompt' (text) or 'messages'.");
+    if (r == 0)
+        return err_set_param(e, ERR_MISSING, "prompt", "Provide 'prompt' (text) or 'messages'.");
     return tokenizer_encode(m->tok, s, text.p, text.n, true, TOKENIZE_IDS_MAX, ids, e);
 }
 
-int api_tokenize(const struct model *m, const struct api_limits *lim, const json_t *body, struct tokenizer_scratch *s,
-                 struct buf *out, struct err *e)
+int api_tokenize(const struct model *m, const struct api_limits *lim, const json_t *body,
+                 struct tokenizer_scratch *s, struct buf *out, struct err *e)
 {
     struct id_list ids = {0};
     bool strs = false;
     int r = api_bool(body, "return_token_strs", &strs, e) < 0 ? -1 : ids_of(m, body, s, &ids, e);
     if (r == 0) {
-        buf_addf(out, "{\"count\":%zu,\"max_model_len\":%" PRIu32 ",\"tokens\":[", ids.n, lim->n_ctx);
+        buf_addf(out, "{\"count\":%zu,\"max_model_len\":%" PRIu32 ",\"tokens\":[", ids.n,
+                 lim->n_ctx);
         for (size_t i = 0; i < ids.n; i++) buf_addf(out, i ? ",%d" : "%d", ids.ids[i]);
         buf_adds(out, "],\"token_strs\":");
         if (strs) buf_addc(out, '[');
@@ -52,12 +57,14 @@ int api_tokenize(const struct model *m, const struct api_limits *lim, const json
     return r;
 }
 
-int api_detokenize(const struct model *m, const struct api_limits *lim, const json_t *body, struct buf *out, struct err *e)
+int api_detokenize(const struct model *m, const struct api_limits *lim, const json_t *body,
+                   struct buf *out, struct err *e)
 {
     const json_t *t = api_get(body, "tokens"), *v;
     size_t i;
     if (!json_is_array(t)) {
-        return err_set_param(e, t ? ERR_BAD_TYPE : ERR_MISSING, "tokens", "Provide 'tokens', a list of token ids.");
+        return err_set_param(e, t ? ERR_BAD_TYPE : ERR_MISSING, "tokens",
+                             "Provide 'tokens', a list of token ids.");
     }
     struct buf text = {0};
     struct detok d = {0};

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-static void fill_submit(struct choice *c, const struct api_params *p, const struct api_prompt *prompt, uint64_t seed)
+static void fill_submit(struct choice *c, const struct api_params *p,
+                        const struct api_prompt *prompt, uint64_t seed)
 {
     struct msg_submit *s = &c->seq.submit;
     s->cls = p->cls;
@@ -41,8 +42,9 @@ static void choice_shorten(struct choice *c, uint32_t max_total)
     if (s->min_total > max_total) s->min_total = max_total;
 }
 
-void choice_init(struct choice *c, struct request *r, uint32_t index, const struct api_params *params,
-                 const struct api_prompt *prompt, uint64_t seed, uint32_t n_ctx)
+void choice_init(struct choice *c, struct request *r, uint32_t index,
+                 const struct api_params *params, const struct api_prompt *prompt, uint64_t seed,
+                 uint32_t n_ctx)
 {
     memset(c, 0, sizeof *c);
     c->request = r;
@@ -84,8 +86,8 @@ static int grow_lps(struct choice *c, uint32_t n_top, uint32_t need)
     return 0;
 }
 
-int choice_take(struct choice *c, const struct api_params *params, uint32_t index, const struct msg_record *records, uint32_t n,
-                bool logprobs)
+int choice_take(struct choice *c, const struct api_params *params, uint32_t index,
+                const struct msg_record *records, uint32_t n, bool logprobs)
 {
     if (!params->logprobs) return 0;
     if (index != c->from0 + c->n_lps) return -1; /* dispatch delivers each index once, in order */
@@ -113,8 +115,9 @@ void choice_restart(struct choice *c)
     c->first_ns = c->last_ns = 0;
 }
 
-/* Code points that begin in an id's bytes. Of ids, not of text sent: what is held back would shift the offsets of a
- * stream against those of the whole reply (logprobs.c counts there, in the same way). */
+/* Code points that begin in an id's bytes. Of ids, not of text sent: what is held back would shift
+ * the offsets of a stream against those of the whole reply (logprobs.c counts there, in the same
+ * way). */
 static uint64_t count_chars(const struct api_params *params, const struct model *m, int32_t id)
 {
     size_t n;
@@ -125,8 +128,8 @@ static uint64_t count_chars(const struct api_params *params, const struct model 
     return chars;
 }
 
-/* Visible bytes of the next id into `raw`, and through the matcher. As the worker does it: a stop that completes
- * before min_tokens are made is ignored. */
+/* Visible bytes of the next id into `raw`, and through the matcher. As the worker does it: a stop
+ * that completes before min_tokens are made is ignored. */
 static void feed(struct choice *c, const struct api_params *params, const struct model *m,
                  const struct stop_set *stops)
 {
@@ -159,8 +162,8 @@ static void release(struct choice *c, const struct stop_set *stops, struct buf *
     if (end) detok_end(&c->detok, text);
 }
 
-bool choice_next(struct choice *c, const struct api_params *params, const struct model *m, const struct stop_set *stops,
-                 struct buf *text, struct piece *p)
+bool choice_next(struct choice *c, const struct api_params *params, const struct model *m,
+                 const struct stop_set *stops, struct buf *text, struct piece *p)
 {
     *p = (struct piece){.begins = !c->begun, .first = c->cursor, .chars = c->chars};
     if (c->finish_sent || (c->cursor == c->seq.n_out && c->finish == FINISH_NONE)) return false;
@@ -175,9 +178,11 @@ bool choice_next(struct choice *c, const struct api_params *params, const struct
         p->finish = c->finish;
         c->finish_sent = true;
     }
-    if (text->len == before && p->finish == FINISH_NONE && !(params->logprobs && p->n)) return false;
+    if (text->len == before && p->finish == FINISH_NONE && !(params->logprobs && p->n))
+        return false;
     c->begun = true;
     p->prompt = p->begins && params->echo;
-    for (uint32_t i = 0; p->prompt && i < c->seq.n_prompt; i++) c->chars += count_chars(params, m, c->seq.prompt[i]);
+    for (uint32_t i = 0; p->prompt && i < c->seq.n_prompt; i++)
+        c->chars += count_chars(params, m, c->seq.prompt[i]);
     return true;
 }

@@ -1,9 +1,10 @@
-/* choice.h - one answer of a request: its sequence, what came of it, and the cursor of what was written.
+/* choice.h - one answer of a request: its sequence, what came of it, and the cursor of what was
+ * written.
  *
- * Ids come in at worker speed and are only stored (4 B each; with logprobs their size). Text is made when the
- * door pulls: choice_next moves the cursor over ids until there is something to say. Bytes that may begin a stop
- * string, or an incomplete UTF-8 character, are held back; visible_bytes from the worker is the end of the text.
- * Thread: the loop.
+ * Ids come in at worker speed and are only stored (4 B each; with logprobs their size). Text is
+ * made when the door pulls: choice_next moves the cursor over ids until there is something to say.
+ * Bytes that may begin a stop string, or an incomplete UTF-8 character, are held back;
+ * visible_bytes from the worker is the end of the text. Thread: the loop.
  */
 #ifndef SLUICE_GATEWAY_CHOICE_H
 #define SLUICE_GATEWAY_CHOICE_H
@@ -38,7 +39,8 @@ struct choice {
     uint64_t first_ns, last_ns;
 };
 
-/* What one event says. Ids [first, first + n) of the output; prompt = the prompt's own text and scores come first. */
+/* What one event says. Ids [first, first + n) of the output; prompt = the prompt's own text and
+ * scores come first. */
 struct piece {
     bool begins, prompt;
     uint32_t first, n;
@@ -46,16 +48,18 @@ struct piece {
     enum finish finish;
 };
 
-/* Fills seq.submit from the parameters; lists stay borrowed from `params` and `prompt`. The answer ends at n_ctx. */
-void choice_init(struct choice *c, struct request *r, uint32_t index, const struct api_params *params,
-                 const struct api_prompt *prompt, uint64_t seed, uint32_t n_ctx);
+/* Fills seq.submit from the parameters; lists stay borrowed from `params` and `prompt`. The answer
+ * ends at n_ctx. */
+void choice_init(struct choice *c, struct request *r, uint32_t index,
+                 const struct api_params *params, const struct api_prompt *prompt, uint64_t seed,
+                 uint32_t n_ctx);
 void choice_deinit(struct choice *c);
 /* Store what was delivered. -1 = no memory. */
-int choice_take(struct choice *c, const struct api_params *params, uint32_t index, const struct msg_record *records, uint32_t n,
-                bool logprobs);
+int choice_take(struct choice *c, const struct api_params *params, uint32_t index,
+                const struct msg_record *records, uint32_t n, bool logprobs);
 void choice_restart(struct choice *c);
 /* true: `text` got the event's text (maybe none) and `p` says what it covers. */
-bool choice_next(struct choice *c, const struct api_params *params, const struct model *m, const struct stop_set *stops,
-                 struct buf *text, struct piece *p);
+bool choice_next(struct choice *c, const struct api_params *params, const struct model *m,
+                 const struct stop_set *stops, struct buf *text, struct piece *p);
 
 #endif

@@ -46,7 +46,8 @@ static void perform_deliver(struct dispatch *d, const struct gateway_action *a)
     const struct msg_tokens_entry *t = d->entry;
     assert(t != NULL && a->skip + a->n <= t->n);
     if (a->finish != FINISH_NONE) {
-        /* nothing more will come: the slot is released at once, a slow client costs no seat in the queue */
+        /* nothing more will come: the slot is released at once, a slow client costs no seat in the
+         * queue */
         d->slots[a->slot] = NULL;
         later(d, (struct dispatch_later){.kind = GE_RELEASE, .slot = a->slot});
     }
@@ -58,7 +59,8 @@ static void perform_deliver(struct dispatch *d, const struct gateway_action *a)
         s->ops->fail(s, ERR_NO_MEMORY);
         return;
     }
-    s->ops->deliver(s, t->index + a->skip, t->records + a->skip, a->n, t->logprobs, a->finish, t->visible_bytes);
+    s->ops->deliver(s, t->index + a->skip, t->records + a->skip, a->n, t->logprobs, a->finish,
+                    t->visible_bytes);
 }
 
 static void perform_fail(struct dispatch *d, const struct gateway_action *a)
@@ -77,7 +79,8 @@ static void perform_submit(struct dispatch *d, const struct gateway_action *a)
         if (s->sent_ns == 0) s->sent_ns = gateway_now_ns();
         return;
     }
-    /* full, gone, no memory, or its owner left in this very batch: back to the queue, a cancel follows by itself */
+    /* full, gone, no memory, or its owner left in this very batch: back to the queue, a cancel
+     * follows by itself */
     later(d, (struct dispatch_later){GE_SEND_FULL, a->slot, a->worker, a->sub});
 }
 
@@ -95,12 +98,17 @@ static void perform_hello_reply(struct dispatch *d, const struct gateway_action 
     m.u.hello_reply.accepted = a->code == ERR_OK;
     m.u.hello_reply.version = a->version;
     m.u.hello_reply.code = a->code;
-    snprintf(m.u.hello_reply.reason, sizeof m.u.hello_reply.reason, "%s", a->reason ? a->reason : "");
-    snprintf(m.u.hello_reply.gateway, sizeof m.u.hello_reply.gateway, "%.*s", MSG_NAME_MAX - 1, d->g->settings->gateway_name);
+    snprintf(m.u.hello_reply.reason, sizeof m.u.hello_reply.reason, "%s",
+             a->reason ? a->reason : "");
+    snprintf(m.u.hello_reply.gateway, sizeof m.u.hello_reply.gateway, "%.*s", MSG_NAME_MAX - 1,
+             d->g->settings->gateway_name);
     m.u.hello_reply.incarnation = d->g->incarnation;
     link_send(d, a->worker, &m);
-    if (a->code != ERR_OK) log_warn("worker %s refused: %s", s->hello.name, a->reason ? a->reason : "?");
-    else if (!s->accepted) log_info("worker %s joined (%s, %u seats, %u blocks)", s->hello.name, s->hello.family, s->hello.max_seqs, s->hello.n_blocks);
+    if (a->code != ERR_OK)
+        log_warn("worker %s refused: %s", s->hello.name, a->reason ? a->reason : "?");
+    else if (!s->accepted)
+        log_info("worker %s joined (%s, %u seats, %u blocks)", s->hello.name, s->hello.family,
+                 s->hello.max_seqs, s->hello.n_blocks);
     s->accepted = a->code == ERR_OK;
 }
 
@@ -145,7 +153,8 @@ void dispatch_event(struct dispatch *d, const struct gateway_event *ev)
         struct dispatch_later l = d->later[d->later_head];
         d->later_head = (d->later_head + 1) % (2 * d->max_slots);
         d->n_later--;
-        struct gateway_event next = {.kind = l.kind, .slot = l.slot, .worker = l.worker, .sub = l.sub};
+        struct gateway_event next = {
+            .kind = l.kind, .slot = l.slot, .worker = l.worker, .sub = l.sub};
         handle(d, &next);
     }
     d->performing = false;
@@ -156,24 +165,28 @@ void dispatch_event(struct dispatch *d, const struct gateway_event *ev)
 
 static int refuse(const struct dispatch *d, const struct sequence *s, struct err *e)
 {
-    if (d->g->draining) return err_set(e, ERR_DRAINING, "The server is shutting down; try another one.");
+    if (d->g->draining)
+        return err_set(e, ERR_DRAINING, "The server is shutting down; try another one.");
     if (d->n_free == 0) {
-        return err_set(e, ERR_QUEUE_FULL, "%u requests are waiting or running; try again later.", d->max_slots);
+        return err_set(e, ERR_QUEUE_FULL, "%u requests are waiting or running; try again later.",
+                       d->max_slots);
     }
     uint32_t capacity = gateway_core_capacity(d->core);
     uint32_t need = s->submit.max_total > s->n_prompt ? s->n_prompt + 1 : s->n_prompt;
     if (capacity == 0 || need <= capacity) return 0;
-    return err_set_param(e, ERR_POOL_TOO_SMALL, "prompt",
-                         "The prompt has %u tokens, but the KV pool of the largest worker holds %u, one to "
-                         "make included; shorten the prompt or give the worker more memory (--kv-tokens).",
-                         s->n_prompt, capacity);
+    return err_set_param(
+        e, ERR_POOL_TOO_SMALL, "prompt",
+        "The prompt has %u tokens, but the KV pool of the largest worker holds %u, one to "
+        "make included; shorten the prompt or give the worker more memory (--kv-tokens).",
+        s->n_prompt, capacity);
 }
 
 int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e)
 {
     if (refuse(d, s, e) != 0) return -1;
     uint32_t capacity = gateway_core_capacity(d->core);
-    if (capacity > 0 && s->submit.max_total > capacity) s->submit.max_total = capacity; /* ends as `length` */
+    if (capacity > 0 && s->submit.max_total > capacity)
+        s->submit.max_total = capacity; /* ends as `length` */
     if (s->submit.min_total > s->submit.max_total) s->submit.min_total = s->submit.max_total;
     struct gateway_event ev = {.kind = GE_ARRIVED};
     ev.slot = s->slot = d->free_slots[--d->n_free];
@@ -334,7 +347,8 @@ static void config_of(const struct gateway *g, struct gateway_core_config *cfg)
     cfg->lost_ns = cfg->no_worker_ns;
 }
 
-int dispatch_create(struct dispatch **out, struct gateway *g, struct transport *listener, struct err *e)
+int dispatch_create(struct dispatch **out, struct gateway *g, struct transport *listener,
+                    struct err *e)
 {
     struct gateway_core_config cfg;
     struct dispatch *d = mem_zalloc(sizeof *d);

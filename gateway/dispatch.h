@@ -1,7 +1,8 @@
 /* dispatch.h - performs gateway_core's actions: the worker link, the table of sequences, ticks.
  *
- * The listener for workers (CURVE) and gateway_core live here; sequences are the choices of requests. A choice
- * gives its `struct sequence` (storage inside the choice) and gets callbacks on the loop thread.
+ * The listener for workers (CURVE) and gateway_core live here; sequences are the choices of
+ * requests. A choice gives its `struct sequence` (storage inside the choice) and gets callbacks on
+ * the loop thread.
  */
 #ifndef SLUICE_GATEWAY_DISPATCH_H
 #define SLUICE_GATEWAY_DISPATCH_H
@@ -14,44 +15,55 @@
 struct sequence;
 
 struct sequence_ops {
-    /* `n` new records beginning at absolute index `index`; then the finish, when not NONE (then visible_bytes counts). */
-    void (*deliver)(struct sequence *s, uint32_t index, const struct msg_record *records, uint32_t n, bool logprobs,
-                    enum finish finish, uint32_t visible_bytes);
-    void (*restart)(struct sequence *s);                 /* n_out is 0 again: forget records and text */
-    void (*fail)(struct sequence *s, enum err_code code); /* the sequence is already out of the dispatcher */
+    /* `n` new records beginning at absolute index `index`; then the finish, when not NONE (then
+     * visible_bytes counts). */
+    void (*deliver)(struct sequence *s, uint32_t index, const struct msg_record *records,
+                    uint32_t n, bool logprobs, enum finish finish, uint32_t visible_bytes);
+    void (*restart)(struct sequence *s); /* n_out is 0 again: forget records and text */
+    void (*fail)(struct sequence *s,
+                 enum err_code code); /* the sequence is already out of the dispatcher */
 };
 
 struct sequence {
     const struct sequence_ops *ops;
-    /* The SUBMIT template: everything but sub, ids, n_ids, from, deadline_in_ns, which dispatch fills. Lists borrowed. */
+    /* The SUBMIT template: everything but sub, ids, n_ids, from, deadline_in_ns, which dispatch
+     * fills. Lists borrowed. */
     struct msg_submit submit;
     const int32_t *prompt; uint32_t n_prompt;    /* shared between choices of one prompt */
-    int32_t *out; uint32_t n_out, cap_out;       /* output ids: dispatch appends before it calls deliver(); the owner
-                                                    frees (mem_free) after dispatch_leave or the end */
-    uint32_t from;                               /* first index wanted: n_prompt, or 1 with prompt scores */
+    int32_t *out;
+    uint32_t n_out, cap_out; /* output ids: dispatch appends before it calls deliver(); the owner
+                                frees (mem_free) after dispatch_leave or the end */
+    uint32_t from;           /* first index wanted: n_prompt, or 1 with prompt scores */
     uint64_t deadline_ns;                        /* monotonic, 0 = none */
     uint64_t arrived_ns, sent_ns;                /* filled by dispatch */
     uint32_t slot;                               /* dispatch's; UINT32_MAX = not in */
     uint32_t preemptions;
 };
 
-/* `listener`: where workers come in, taken over; NULL = opened from the settings. 0, or -1 and nothing is left. */
-int dispatch_create(struct dispatch **out, struct gateway *g, struct transport *listener, struct err *e);
+/* `listener`: where workers come in, taken over; NULL = opened from the settings. 0, or -1 and
+ * nothing is left. */
+int dispatch_create(struct dispatch **out, struct gateway *g, struct transport *listener,
+                    struct err *e);
 void dispatch_destroy(struct dispatch **d);
-/* 0, or -1 with ERR_QUEUE_FULL / DRAINING / POOL_TOO_SMALL (sizes named); callbacks may come any time after. */
+/* 0, or -1 with ERR_QUEUE_FULL / DRAINING / POOL_TOO_SMALL (sizes named); callbacks may come any
+ * time after. */
 int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e);
 /* Give the sequence back: cancels it when it still runs; no callback afterwards. */
 void dispatch_leave(struct dispatch *d, struct sequence *s);
 bool dispatch_ready(const struct dispatch *d);             /* a live worker */
-const char *dispatch_endpoint(const struct dispatch *d);   /* where workers meet us, the port filled in */
+const char *dispatch_endpoint(
+    const struct dispatch *d); /* where workers meet us, the port filled in */
 /* Take nothing new; what no worker has seen yet fails with ERR_DRAINING, the rest goes on. */
 void dispatch_drain(struct dispatch *d);
 void dispatch_fail_all(struct dispatch *d, enum err_code code); /* the end of the drain time */
 bool dispatch_idle(const struct dispatch *d);
 void dispatch_stats(const struct dispatch *d, struct gateway_stats *out);
 /* Sums over live workers, for /metrics. */
-struct dispatch_workers { uint32_t live; uint64_t blocks_total, blocks_free, preemptions, parks, drops, steps;
-    uint32_t active, waiting, block_tokens; char family[32]; };
+struct dispatch_workers {
+    uint32_t live;
+    uint64_t blocks_total, blocks_free, preemptions, parks, drops, steps;
+    uint32_t active, waiting, block_tokens; char family[32];
+};
 void dispatch_workers(const struct dispatch *d, struct dispatch_workers *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* dispatch_priv.h - the inside of the dispatcher: dispatch.c (slots, actions) and link.c (sessions, messages). */
+/* dispatch_priv.h - the inside of the dispatcher: dispatch.c (slots, actions) and link.c (sessions,
+ * messages). */
 #ifndef SLUICE_GATEWAY_DISPATCH_PRIV_H
 #define SLUICE_GATEWAY_DISPATCH_PRIV_H
 
@@ -36,9 +37,10 @@ struct dispatch {
     int32_t *ids; uint32_t cap_ids;
     uv_poll_t poll;
     uv_timer_t timer;
-    uint64_t ticked_ns;            /* the last tick: events that come faster than ticks must not put them off for ever */
+    uint64_t ticked_ns; /* the last tick: events that come faster than ticks must not put them off
+                           for ever */
     uv_prepare_t prepare;
-    bool sent;                     /* since the last receive: the edge-triggered descriptor must be looked at again */
+    bool sent; /* since the last receive: the edge-triggered descriptor must be looked at again */
     int open_handles;
     bool ticking;
 };
@@ -49,9 +51,10 @@ void dispatch_event(struct dispatch *d, const struct gateway_event *ev);
 /* link.c */
 int link_open(struct dispatch *d, struct err *e);
 void link_close(struct dispatch *d);
-void link_receive(struct dispatch *d);                       /* until empty: the descriptor is edge-triggered */
+void link_receive(struct dispatch *d); /* until empty: the descriptor is edge-triggered */
 void link_heartbeat(struct dispatch *d, uint64_t now_ns);    /* pings, silence */
-int link_send(struct dispatch *d, uint32_t worker, const struct msg *m); /* 0, TRANSPORT_FULL, TRANSPORT_GONE */
+int link_send(struct dispatch *d, uint32_t worker,
+              const struct msg *m); /* 0, TRANSPORT_FULL, TRANSPORT_GONE */
 /* Fill ids, from and sub of a SUBMIT and send it. */
 int link_submit(struct dispatch *d, const struct gateway_action *a, struct sequence *s);
 

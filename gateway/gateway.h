@@ -1,8 +1,9 @@
 /* gateway.h - the gateway process: what its modules share, and on which thread each lives.
  *
- * Threads: the *loop* (one libuv loop: HTTP, RPC door, worker link, dispatch, streams, metrics) owns all
- * mutable state; two *text lanes* (gateway/lane.h) parse, render and tokenize, and hand results back through a ring
- * and uv_async. Nothing blocks the loop; bodies over 64 KiB are parsed on a lane.
+ * Threads: the *loop* (one libuv loop: HTTP, RPC door, worker link, dispatch, streams, metrics)
+ * owns all mutable state; two *text lanes* (gateway/lane.h) parse, render and tokenize, and hand
+ * results back through a ring and uv_async. Nothing blocks the loop; bodies over 64 KiB are parsed
+ * on a lane.
  */
 #ifndef SLUICE_GATEWAY_GATEWAY_H
 #define SLUICE_GATEWAY_GATEWAY_H
@@ -31,10 +32,11 @@ struct gateway {
     struct rpc_door *rpc;
     bool draining;                 /* first SIGTERM: /ready 503, new requests 503 */
     uint32_t live_requests;
-    uint64_t queue_bytes;          /* bodies, ids, scores of all requests: max-queue-bytes bounds it */
+    uint64_t queue_bytes; /* bodies, ids, scores of all requests: max-queue-bytes bounds it */
 };
 
-/* Take `more` bytes of max-queue-bytes: 0, or -1 (nothing taken). Give back with gateway_uncharge. */
+/* Take `more` bytes of max-queue-bytes: 0, or -1 (nothing taken). Give back with gateway_uncharge.
+ */
 int gateway_charge(struct gateway *g, uint64_t more);
 void gateway_uncharge(struct gateway *g, uint64_t bytes);
 

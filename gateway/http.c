@@ -15,9 +15,10 @@
 
 #define SWEEP_MS 500
 #define DESCRIPTORS_KEPT 64u        /* for the link, the RPC door, files */
-#define CONNS_OVER 16u              /* connections over the limit that are there only to be told so */
+#define CONNS_OVER 16u /* connections over the limit that are there only to be told so */
 #define FLUSH_RUNS 8
-#define SEND_BUFFER_BYTES (256 << 10) /* else the kernel keeps megabytes for each client that does not read */
+#define SEND_BUFFER_BYTES                                                                          \
+    (256 << 10) /* else the kernel keeps megabytes for each client that does not read */
 #define HTTP_POOL_BYTES (96u << 10) /* per connection: headers, and the chunk that is being sent */
 
 /* ---- the loop: MHD_run when its epoll is readable, when its time-out is due, after resumes */
@@ -77,18 +78,21 @@ void http_cut(struct http_conn *c)
     c->cut = true;
 }
 
-/* libmicrohttpd takes no reply in the middle of headers or body; nothing else was sent on the connection since its last
- * whole reply, so it is written past it. */
+/* libmicrohttpd takes no reply in the middle of headers or body; nothing else was sent on the
+ * connection since its last whole reply, so it is written past it. */
 static void time_out(struct http_call *c)
 {
     struct err e;
     struct buf body = {0}, all = {0};
     err_set(&e, ERR_TIMEOUT, "The request was not sent in time.");
     error_json(&body, &e);
-    buf_addf(&all, "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n");
+    buf_addf(
+        &all,
+        "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n");
     if (c->label[0]) buf_addf(&all, "X-Request-Id: %s\r\n", c->label);
     buf_addf(&all, "Content-Length: %zu\r\n\r\n%s", body.len, buf_str(&body));
-    if (!all.bad && send(c->hc->fd, all.p, all.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) log_debug("http: 408 not sent");
+    if (!all.bad && send(c->hc->fd, all.p, all.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        log_debug("http: 408 not sent");
     buf_deinit(&all);
     buf_deinit(&body);
     http_cut(c->hc);
@@ -112,7 +116,8 @@ static void sweep_call(struct http_server *h, struct http_call *c, uint64_t now)
     if (c->gone || c->hc == NULL || c->hc->cut) return;
     if (c->request == NULL && !c->replied) {
         if (!c->seen && peer_closed(c->hc->fd)) http_cut(c->hc);
-        else if (past(now, c->since_ns, c->seen ? s->body_timeout_s : s->header_timeout_s)) time_out(c);
+        else if (past(now, c->since_ns, c->seen ? s->body_timeout_s : s->header_timeout_s))
+            time_out(c);
     } else if (c->replied && !c->suspended && past(now, c->progress_ns, s->slow_reader_s)) {
         h->g->metrics.slow_readers_cut++;
         log_info("a reply was cut: its client read nothing for %g s", s->slow_reader_s);
@@ -136,7 +141,8 @@ static void on_sweep(uv_timer_t *t)
 
 /* ---- MHD's own questions */
 
-static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx, enum MHD_ConnectionNotificationCode why)
+static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
+                          enum MHD_ConnectionNotificationCode why)
 {
     struct http_server *h = cls;
     struct http_conn *c = *ctx;
@@ -149,7 +155,8 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx, en
         http_run_soon(h); /* at its limit MHD accepts again in the next run only */
         return;
     }
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     c = mem_zalloc(sizeof *c);
     if (c == NULL || info == NULL) {
         mem_free(c);
@@ -162,7 +169,8 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx, en
     *ctx = c;
 }
 
-/* Nothing is decoded by MHD: %00 would cut the URL short. Paths are decoded in http_route.c, after the split. */
+/* Nothing is decoded by MHD: %00 would cut the URL short. Paths are decoded in http_route.c, after
+ * the split. */
 static size_t keep_escapes(void *cls, struct MHD_Connection *conn, char *s)
 {
     (void)cls;
@@ -189,7 +197,8 @@ static int bind_first(const struct addrinfo *list)
         fd = socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a->ai_protocol);
         if (fd < 0) continue;
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){SEND_BUFFER_BYTES}, sizeof(int)); /* accepted ones inherit it */
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){SEND_BUFFER_BYTES},
+                   sizeof(int)); /* accepted ones inherit it */
         if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 1024) == 0) break;
         saved = errno;
         close(fd);
@@ -202,7 +211,10 @@ static int bind_first(const struct addrinfo *list)
 static int listen_on(struct http_server *h, const char *text, struct err *e)
 {
     struct address a;
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE},
+                    *list = NULL;
     char port[8];
     if (address_parse_host_port(&a, text, e) != 0) return -1;
     snprintf(port, sizeof port, "%u", a.port);
@@ -212,17 +224,20 @@ static int listen_on(struct http_server *h, const char *text, struct err *e)
     int saved = errno;
     freeaddrinfo(list);
     if (h->listen_fd < 0) {
-        return err_set(e, ERR_IO, "cannot listen on %s: %s%s", text, strerror(saved), saved == EADDRINUSE ? "; choose another address with --http" : "");
+        return err_set(e, ERR_IO, "cannot listen on %s: %s%s", text, strerror(saved),
+                       saved == EADDRINUSE ? "; choose another address with --http" : "");
     }
     struct sockaddr_storage ss;
     socklen_t len = sizeof ss;
     getsockname(h->listen_fd, (struct sockaddr *)&ss, &len);
-    h->port = ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port : ((struct sockaddr_in *)&ss)->sin_port);
+    h->port = ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port
+                                             : ((struct sockaddr_in *)&ss)->sin_port);
     return 0;
 }
 
-/* Connections never take the last descriptors: an accept that fails for want of one would be tried again
- * and again, by us or by the link's own thread. Over max_conns a client gets 503, over the sum it waits in the backlog. */
+/* Connections never take the last descriptors: an accept that fails for want of one would be tried
+ * again and again, by us or by the link's own thread. Over max_conns a client gets 503, over the
+ * sum it waits in the backlog. */
 static void bound_connections(struct http_server *h)
 {
     struct rlimit r;
@@ -234,7 +249,9 @@ static void bound_connections(struct http_server *h)
         r.rlim_cur = r.rlim_max;
         if (setrlimit(RLIMIT_NOFILE, &r) != 0) r.rlim_cur = soft;
     }
-    uint64_t room = r.rlim_cur > DESCRIPTORS_KEPT + CONNS_OVER + 1 ? r.rlim_cur - DESCRIPTORS_KEPT - CONNS_OVER : 1;
+    uint64_t room = r.rlim_cur > DESCRIPTORS_KEPT + CONNS_OVER + 1
+                        ? r.rlim_cur - DESCRIPTORS_KEPT - CONNS_OVER
+                        : 1;
     if (want <= room) return;
     h->max_conns = (uint32_t)room;
     log_warn("at most %u connections: the process may open %llu descriptors", h->max_conns,
@@ -246,12 +263,14 @@ static int start_daemon(struct http_server *h, struct err *e)
     const struct settings *s = h->g->settings;
     bound_connections(h);
     h->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, http_call_handle, h,
-        MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
-        MHD_OPTION_URI_LOG_CALLBACK, http_call_new, h, MHD_OPTION_NOTIFY_COMPLETED, http_call_completed, h,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+        http_call_handle, h, MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_EXTERNAL_LOGGER,
+        on_mhd_log, NULL, MHD_OPTION_URI_LOG_CALLBACK, http_call_new, h,
+        MHD_OPTION_NOTIFY_COMPLETED, http_call_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_POOL_BYTES + (size_t)s->max_header_bytes,
-        MHD_OPTION_CONNECTION_LIMIT, h->max_conns + CONNS_OVER, MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, h->max_conns + CONNS_OVER, MHD_OPTION_CONNECTION_TIMEOUT, 0u,
+        MHD_OPTION_END);
     if (h->daemon == NULL) {
         close(h->listen_fd);
         return err_set(e, ERR_IO, "cannot start the HTTP server on %s", s->http);
@@ -287,7 +306,8 @@ int http_create(struct http_server **out, struct gateway *g, struct err *e)
     h->g = g;
     list_init(&h->calls);
     list_init(&h->conns);
-    if (listen_on(h, g->settings->http, e) != 0 || start_daemon(h, e) != 0 || watch_daemon(h, e) != 0) {
+    if (listen_on(h, g->settings->http, e) != 0 || start_daemon(h, e) != 0 ||
+        watch_daemon(h, e) != 0) {
         mem_free(h);
         return -1;
     }
@@ -338,7 +358,8 @@ void http_destroy(struct http_server **ph)
     http_quiesce(h);
     for (int i = 0; i < FLUSH_RUNS; i++) MHD_run(h->daemon); /* errors that were just woken */
     list_each(at, next, &h->calls) http_call_gone(list_item(at, struct http_call, node));
-    MHD_run(h->daemon); /* suspended connections must be resumed and seen before the stop, or it aborts */
+    MHD_run(h->daemon); /* suspended connections must be resumed and seen before the stop, or it
+                           aborts */
     uv_close((uv_handle_t *)&h->epoll, on_closed);
     MHD_stop_daemon(h->daemon);
     uv_close((uv_handle_t *)&h->timeout, on_closed);

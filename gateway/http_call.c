@@ -6,7 +6,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define DISCARD_MAX (64u << 20) /* bytes of a refused body that are read, so that the reply is not lost in a reset */
+#define DISCARD_MAX                                                                                \
+    (64u                                                                                           \
+     << 20) /* bytes of a refused body that are read, so that the reply is not lost in a reset */
 
 /* ---- labels and life */
 
@@ -26,7 +28,8 @@ static void make_label(struct http_call *c)
         return;
     }
     if (getrandom(r, sizeof r, 0) != (ssize_t)sizeof r) r[0] = gateway_now_ns();
-    snprintf(c->label, sizeof c->label, "req_%016llx%016llx", (unsigned long long)r[0], (unsigned long long)r[1]);
+    snprintf(c->label, sizeof c->label, "req_%016llx%016llx", (unsigned long long)r[0],
+             (unsigned long long)r[1]);
 }
 
 /* MHD asks for this before it parses headers: the raw URI is ours, its own decoding is not used. */
@@ -42,7 +45,8 @@ void *http_call_new(void *cls, const char *uri, struct MHD_Connection *conn)
     if (c->uri_long) n = sizeof c->uri - 1;
     memcpy(c->uri, uri, n);
     buf_init(&c->body, (size_t)h->g->settings->max_body_bytes + 1);
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     c->hc = info ? info->socket_context : NULL;
     /* the header deadline of a connection's first request runs from its accept */
     c->since_ns = c->hc && !c->hc->served ? c->hc->since_ns : gateway_now_ns();
@@ -59,7 +63,8 @@ static void on_watch_closed(uv_handle_t *w)
     mem_free(c);
 }
 
-void http_call_completed(void *cls, struct MHD_Connection *conn, void **con_cls, enum MHD_RequestTerminationCode why)
+void http_call_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
+                         enum MHD_RequestTerminationCode why)
 {
     struct http_call *c = *con_cls;
     (void)cls;
@@ -91,8 +96,9 @@ void http_call_resume(struct http_call *c)
     http_run_soon(c->h);
 }
 
-/* The client went away, or is cut: nothing of it may run on. MHD closes the connection when the call is resumed; one that
- * waits for more of a body does not close by itself when the other side has. */
+/* The client went away, or is cut: nothing of it may run on. MHD closes the connection when the
+ * call is resumed; one that waits for more of a body does not close by itself when the other side
+ * has. */
 void http_call_gone(struct http_call *c)
 {
     if (c->gone) return;
@@ -107,13 +113,15 @@ static void on_watch(uv_poll_t *w, int status, int events)
     struct http_call *c = w->data;
     if (status < 0 || (events & UV_DISCONNECT)) { /* a reset shows as a negative status */
         uv_poll_stop(w);
-        if (!c->replied || c->streaming) http_call_gone(c); /* else the reply is complete: it may still be read */
+        if (!c->replied || c->streaming)
+            http_call_gone(c); /* else the reply is complete: it may still be read */
     }
 }
 
 static void watch(struct http_call *c)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (info == NULL || uv_poll_init(c->h->g->loop, &c->watch, info->connect_fd) != 0) return;
     c->watch.data = c;
     c->watching = true;
@@ -132,15 +140,20 @@ static enum MHD_Result submit(struct http_call *c)
 {
     const char *cls = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "X-Sluice-Class");
     struct request_in in = {.endpoint = c->route->endpoint, .wake = on_wake, .door = c};
-    if (cls && strlen(cls) >= sizeof in.cls) return http_reply_now(c, ERR_BAD_VALUE, "X-Sluice-Class", "There is no such class.", NULL);
+    if (cls && strlen(cls) >= sizeof in.cls)
+        return http_reply_now(c, ERR_BAD_VALUE, "X-Sluice-Class", "There is no such class.", NULL);
     snprintf(in.cls, sizeof in.cls, "%s", cls ? cls : "");
     memcpy(in.label, c->label, sizeof in.label);
     gateway_uncharge(c->h->g, c->charged); /* the request takes them on */
     c->charged = 0;
     in.body = buf_take(&c->body, &in.n_body);
-    if (in.body == NULL) return http_reply_now(c, ERR_NO_MEMORY, "", "The server is out of memory; try again.", NULL);
+    if (in.body == NULL)
+        return http_reply_now(c, ERR_NO_MEMORY, "", "The server is out of memory; try again.",
+                              NULL);
     c->request = request_submit(c->h->g, &in);
-    if (c->request == NULL) return http_reply_now(c, ERR_NO_MEMORY, "", "The server is out of memory; try again.", NULL);
+    if (c->request == NULL)
+        return http_reply_now(c, ERR_NO_MEMORY, "", "The server is out of memory; try again.",
+                              NULL);
     return http_answer(c);
 }
 
@@ -174,8 +187,9 @@ static enum MHD_Result refuse_size(struct http_call *c)
     return http_reply_now(c, ERR_TOO_LARGE, "", "The request body is too large.", NULL);
 }
 
-/* What the headers alone decide. A refusal before the body closes the connection, so it is given only to those who
- * wait for it (Expect), or whose body is too much even to throw away; the others get it after their body. */
+/* What the headers alone decide. A refusal before the body closes the connection, so it is given
+ * only to those who wait for it (Expect), or whose body is too much even to throw away; the others
+ * get it after their body. */
 static enum MHD_Result begin_body(struct http_call *c)
 {
     const char *length = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "Content-Length");
@@ -200,10 +214,12 @@ static enum MHD_Result begin(struct http_call *c, const char *method)
     c->route = c->uri_long ? NULL : http_route_find(c->uri, &c->id);
     if (c->route && c->route->is_call) watch(c);
     if (c->h->n_conns > c->h->max_conns) {
-        return http_reply_now(c, ERR_QUEUE_FULL, "", "Too many connections; try again later.", NULL);
+        return http_reply_now(c, ERR_QUEUE_FULL, "", "Too many connections; try again later.",
+                              NULL);
     }
     if (info && info->header_size > (size_t)c->h->g->settings->max_header_bytes) {
-        return http_reply_now(c, ERR_HEADERS, "", "The request line and headers are too large.", NULL);
+        return http_reply_now(c, ERR_HEADERS, "", "The request line and headers are too large.",
+                              NULL);
     }
     return begin_body(c);
 }
@@ -228,15 +244,19 @@ static enum MHD_Result whole(struct http_call *c)
 {
     if (c->too_large) return refuse_size(c);
     if (c->no_room) {
-        return http_reply_now(c, ERR_QUEUE_FULL, "", "The requests here fill their memory; try again later.", NULL);
+        return http_reply_now(c, ERR_QUEUE_FULL, "",
+                              "The requests here fill their memory; try again later.", NULL);
     }
-    if (c->body.bad) return http_reply_now(c, ERR_NO_MEMORY, "", "The server is out of memory; try again.", NULL);
+    if (c->body.bad)
+        return http_reply_now(c, ERR_NO_MEMORY, "", "The server is out of memory; try again.",
+                              NULL);
     if (c->route == NULL || !method_ok(c)) return refuse_route(c);
     return c->route->is_call ? submit(c) : http_route_reply(c);
 }
 
-enum MHD_Result http_call_handle(void *cls, struct MHD_Connection *conn, const char *url, const char *method,
-                                 const char *version, const char *upload, size_t *upload_size, void **con_cls)
+enum MHD_Result http_call_handle(void *cls, struct MHD_Connection *conn, const char *url,
+                                 const char *method, const char *version, const char *upload,
+                                 size_t *upload_size, void **con_cls)
 {
     struct http_call *c = *con_cls;
     (void)cls;

@@ -1,10 +1,11 @@
-/* http_priv.h - the inside of the HTTP door: http.c (daemon, loop, sweeps), http_call.c (one call, up to its request),
- * http_reply.c (answers), http_route.c (paths).
+/* http_priv.h - the inside of the HTTP door: http.c (daemon, loop, sweeps), http_call.c (one call,
+ * up to its request), http_reply.c (answers), http_route.c (paths).
  *
- * A call is one HTTP request on a connection. libmicrohttpd runs only inside MHD_run on the loop thread, called when its
- * epoll descriptor is readable, when its time-out is due, and once per loop turn after calls were resumed.
- * A suspended connection has left MHD's epoll, so the call watches the socket itself (UV_DISCONNECT): a client that
- * goes away frees its sequences at once, whatever state the call is in.
+ * A call is one HTTP request on a connection. libmicrohttpd runs only inside MHD_run on the loop
+ * thread, called when its epoll descriptor is readable, when its time-out is due, and once per loop
+ * turn after calls were resumed. A suspended connection has left MHD's epoll, so the call watches
+ * the socket itself (UV_DISCONNECT): a client that goes away frees its sequences at once, whatever
+ * state the call is in.
  */
 #ifndef SLUICE_GATEWAY_HTTP_PRIV_H
 #define SLUICE_GATEWAY_HTTP_PRIV_H
@@ -86,18 +87,21 @@ enum MHD_Result http_route_reply(struct http_call *c);
 /* http_call.c */
 void http_call_resume(struct http_call *c);
 void *http_call_new(void *cls, const char *uri, struct MHD_Connection *conn);
-enum MHD_Result http_call_handle(void *cls, struct MHD_Connection *conn, const char *url, const char *method,
-                                 const char *version, const char *upload, size_t *upload_size, void **con_cls);
-void http_call_completed(void *cls, struct MHD_Connection *conn, void **con_cls, enum MHD_RequestTerminationCode why);
+enum MHD_Result http_call_handle(void *cls, struct MHD_Connection *conn, const char *url,
+                                 const char *method, const char *version, const char *upload,
+                                 size_t *upload_size, void **con_cls);
+void http_call_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
+                         enum MHD_RequestTerminationCode why);
 void http_call_gone(struct http_call *c);
 
 /* http_reply.c */
 /* What the request has to say now, or suspend. */
 enum MHD_Result http_answer(struct http_call *c);
-enum MHD_Result http_reply_now(struct http_call *c, enum err_code code, const char *param, const char *text,
-                               const char *allow);
-enum MHD_Result http_reply(struct http_call *c, unsigned status, const char *type, const char *p, size_t n, const char *allow,
-                           uint32_t retry_after_s);
-enum MHD_Result http_reply_error(struct http_call *c, const struct err *e, const char *allow, uint32_t retry_after_s);
+enum MHD_Result http_reply_now(struct http_call *c, enum err_code code, const char *param,
+                               const char *text, const char *allow);
+enum MHD_Result http_reply(struct http_call *c, unsigned status, const char *type, const char *p,
+                           size_t n, const char *allow, uint32_t retry_after_s);
+enum MHD_Result http_reply_error(struct http_call *c, const struct err *e, const char *allow,
+                                 uint32_t retry_after_s);
 
 #endif

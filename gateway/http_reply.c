@@ -26,8 +26,8 @@ static enum MHD_Result queue(struct http_call *c, unsigned status, struct MHD_Re
     return ok;
 }
 
-enum MHD_Result http_reply(struct http_call *c, unsigned status, const char *type, const char *p, size_t n, const char *allow,
-                           uint32_t retry_after_s)
+enum MHD_Result http_reply(struct http_call *c, unsigned status, const char *type, const char *p,
+                           size_t n, const char *allow, uint32_t retry_after_s)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer(n, (void *)p, MHD_RESPMEM_MUST_COPY);
     if (r == NULL) return MHD_NO;
@@ -41,18 +41,20 @@ enum MHD_Result http_reply(struct http_call *c, unsigned status, const char *typ
     return queue(c, status, r);
 }
 
-enum MHD_Result http_reply_error(struct http_call *c, const struct err *e, const char *allow, uint32_t retry_after_s)
+enum MHD_Result http_reply_error(struct http_call *c, const struct err *e, const char *allow,
+                                 uint32_t retry_after_s)
 {
     struct buf b = {0};
     error_json(&b, e);
     if (c->request == NULL) c->h->g->metrics.errors[e->code]++; /* a request counts its own */
-    enum MHD_Result ok = http_reply(c, (unsigned)err_http_status(e->code), "application/json", buf_str(&b), b.len, allow, retry_after_s);
+    enum MHD_Result ok = http_reply(c, (unsigned)err_http_status(e->code), "application/json",
+                                    buf_str(&b), b.len, allow, retry_after_s);
     buf_deinit(&b);
     return ok;
 }
 
-enum MHD_Result http_reply_now(struct http_call *c, enum err_code code, const char *param, const char *text,
-                               const char *allow)
+enum MHD_Result http_reply_now(struct http_call *c, enum err_code code, const char *param,
+                               const char *text, const char *allow)
 {
     struct err e;
     err_set_param(&e, code, param, "%s", text);
@@ -83,7 +85,8 @@ static void frame(struct http_call *c, enum pull kind, const struct buf *json)
     }
 }
 
-/* Whole events until the block is full: one event a write when the socket keeps up, several when it is behind. */
+/* Whole events until the block is full: one event a write when the socket keeps up, several when it
+ * is behind. */
 static void fill(struct http_call *c, size_t max)
 {
     struct buf json = {0};
@@ -106,10 +109,13 @@ static ssize_t on_read(void *cls, uint64_t pos, char *p, size_t max)
         buf_clear(&c->out);
         c->out_at = 0;
         fill(c, max);
-        if (c->out.bad) return MHD_CONTENT_READER_END_WITH_ERROR; /* no memory: better broken off than incomplete */
+        if (c->out.bad)
+            return MHD_CONTENT_READER_END_WITH_ERROR; /* no memory: better broken off than
+                                                         incomplete */
     }
     size_t n = c->out.len - c->out_at;
-    c->progress_ns = gateway_now_ns(); /* it is asked for more only when the socket took what it had */
+    c->progress_ns =
+        gateway_now_ns(); /* it is asked for more only when the socket took what it had */
     if (n == 0) {
         if (c->stream_end) return MHD_CONTENT_READER_END_OF_STREAM;
         c->suspended = true;
@@ -124,7 +130,8 @@ static ssize_t on_read(void *cls, uint64_t pos, char *p, size_t max)
 
 static enum MHD_Result reply_stream(struct http_call *c)
 {
-    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, c, NULL);
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, c, NULL);
     if (r == NULL) return MHD_NO;
     common_headers(c, r, "text/event-stream; charset=utf-8");
     MHD_add_response_header(r, "Cache-Control", "no-cache");
@@ -148,7 +155,8 @@ static ssize_t on_read_body(void *cls, uint64_t pos, char *p, size_t max)
 
 static enum MHD_Result reply_large(struct http_call *c, size_t n)
 {
-    struct MHD_Response *r = MHD_create_response_from_callback(n, BLOCK_BYTES, on_read_body, c, NULL);
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(n, BLOCK_BYTES, on_read_body, c, NULL);
     if (r == NULL) return MHD_NO;
     common_headers(c, r, "application/json");
     return queue(c, 200, r);

@@ -25,7 +25,8 @@ const struct http_route *http_route_find(const char *path, const char **id)
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         size_t n = strlen(routes[i].path);
         if (strcmp(path, routes[i].path) == 0 && routes[i].path[n - 1] != '/') return &routes[i];
-        if (routes[i].path[n - 1] == '/' && strncmp(path, routes[i].path, n) == 0 && path[n] != '\0') {
+        if (routes[i].path[n - 1] == '/' && strncmp(path, routes[i].path, n) == 0 &&
+            path[n] != '\0') {
             *id = path + n;
             return &routes[i];
         }
@@ -35,10 +36,14 @@ const struct http_route *http_route_find(const char *path, const char **id)
 
 static int hex(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
-/* Percent-decoding of the id: the SDK encodes slashes and blanks in model names. NUL never matches a name. */
+/* Percent-decoding of the id: the SDK encodes slashes and blanks in model names. NUL never matches
+ * a name. */
 static void decode(const char *in, char *out, size_t cap)
 {
     size_t n = 0;
@@ -80,10 +85,12 @@ enum MHD_Result http_route_reply(struct http_call *c)
     enum MHD_Result r;
     if (c->id) return reply_model(c);
     if (strcmp(p, "/health") == 0 || strcmp(p, "/ready") == 0) return reply_ready(c);
-    if (strcmp(p, "/live") == 0 || strcmp(p, "/ping") == 0) return http_reply(c, 200, "application/json", "{\"status\":\"ok\"}", 15, NULL, 0);
+    if (strcmp(p, "/live") == 0 || strcmp(p, "/ping") == 0)
+        return http_reply(c, 200, "application/json", "{\"status\":\"ok\"}", 15, NULL, 0);
     if (strcmp(p, "/metrics") == 0) {
         metrics_render(c->h->g, &b);
-        r = http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&b), b.len, NULL, 0);
+        r = http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&b), b.len, NULL,
+                       0);
     } else {
         if (strcmp(p, "/version") == 0) buf_adds(&b, "{\"version\":\"" SLUICE_VERSION "\"}");
         else api_page_models(c->h->g, &b);

@@ -79,7 +79,9 @@ int value_to_json(const struct value *v, struct buf *out)
     case VALUE_INT: buf_addf(out, "%" PRId64, v->as.i); break;
     case VALUE_UINT: buf_addf(out, "%" PRIu64, v->as.u); break;
     case VALUE_FLOAT: return put_float(v->as.f, out);
-    case VALUE_STR: json_out_str(out, v->as.s, v->n_bytes); break; /* invalid UTF-8 is refused by the JSON parser */
+    case VALUE_STR:
+        json_out_str(out, v->as.s, v->n_bytes);
+        break; /* invalid UTF-8 is refused by the JSON parser */
     case VALUE_BIN: return -1;
     case VALUE_ARRAY:
     case VALUE_MAP: return put_items(v, out);

@@ -10,8 +10,9 @@
 
 #define LANE_JOBS_MAX 1024
 
-/* Jobs wait in `queue` under the lane's lock; finished ones in `done` until the loop's async callback takes them.
- * `out` counts jobs given to the lane and not yet taken back: bounded by LANE_JOBS_MAX, so neither array overflows. */
+/* Jobs wait in `queue` under the lane's lock; finished ones in `done` until the loop's async
+ * callback takes them. `out` counts jobs given to the lane and not yet taken back: bounded by
+ * LANE_JOBS_MAX, so neither array overflows. */
 struct lane_state {
     struct lanes *owner;
     pthread_t threads[32]; uint32_t n_threads;
@@ -37,7 +38,8 @@ struct thread_arg { struct lane_state *l; uint32_t index; };
 
 static void lower_priority(void)
 {
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10); /* bulk text yields the core to streams */
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid),
+                10); /* bulk text yields the core to streams */
 }
 
 static void *thread_main(void *arg)
@@ -59,7 +61,8 @@ static void *thread_main(void *arg)
         j->work(j, scratch);
         pthread_mutex_lock(&l->lock);
         l->done[l->n_done++] = j;
-        uv_async_send(&l->owner->async); /* under the lock: lanes_destroy closes it only after the join */
+        uv_async_send(
+            &l->owner->async); /* under the lock: lanes_destroy closes it only after the join */
     }
     pthread_mutex_unlock(&l->lock);
     return NULL;
@@ -126,7 +129,8 @@ int lanes_create(struct lanes **out, struct gateway *g, struct err *e)
     ls->g = g;
     ls->async.data = ls;
     uv_async_init(g->loop, &ls->async, on_async);
-    const uint32_t threads[LANE_COUNT] = {(uint32_t)g->settings->chat_text_threads, (uint32_t)g->settings->bulk_text_threads};
+    const uint32_t threads[LANE_COUNT] = {(uint32_t)g->settings->chat_text_threads,
+                                          (uint32_t)g->settings->bulk_text_threads};
     for (int i = 0; i < LANE_COUNT; i++) {
         struct lane_state *l = &ls->lane[i];
         l->owner = ls;

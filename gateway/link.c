@@ -1,4 +1,5 @@
-/* link.c - the gateway's side of the worker link: peers to sessions, messages to events and back. */
+/* link.c - the gateway's side of the worker link: peers to sessions, messages to events and back.
+ */
 #include "gateway/dispatch_priv.h"
 
 #include "base/hash.h"
@@ -44,7 +45,8 @@ static void on_hello(struct dispatch *d, uint32_t i, const struct msg_hello *h)
     uint64_t name = hash64(h->name, strlen(h->name), 0);
     for (uint32_t k = 0; k < GATEWAY_WORKERS_MAX; k++) {
         /* the newer session of a name takes over: the old connection is dead or about to be */
-        if (k != i && d->sessions[k].used && d->sessions[k].name == name) session_end(d, k, "replaced by a newer one");
+        if (k != i && d->sessions[k].used && d->sessions[k].name == name)
+            session_end(d, k, "replaced by a newer one");
     }
     s->hello = *h;
     s->name = name;
@@ -69,7 +71,8 @@ static void on_sync(struct dispatch *d, uint32_t i, const struct msg_sync *m)
     struct gateway_sync *list = mem_array(m->n ? m->n : 1, sizeof *list);
     if (list == NULL) return; /* the worker repeats SYNC */
     for (uint32_t k = 0; k < m->n; k++) {
-        list[k] = (struct gateway_sync){m->entries[k].sub, m->entries[k].have, m->entries[k].finished};
+        list[k] =
+            (struct gateway_sync){m->entries[k].sub, m->entries[k].have, m->entries[k].finished};
     }
     struct gateway_event ev = {.kind = GE_SYNC, .worker = i, .sync = list, .n_sync = m->n};
     dispatch_event(d, &ev);
@@ -79,7 +82,8 @@ static void on_sync(struct dispatch *d, uint32_t i, const struct msg_sync *m)
 static bool ids_valid(const struct dispatch *d, const struct msg_tokens_entry *t)
 {
     for (uint32_t k = 0; k < t->n; k++) {
-        if (t->records[k].id < 0 || (uint32_t)t->records[k].id >= d->g->model->hp.n_vocab) return false;
+        if (t->records[k].id < 0 || (uint32_t)t->records[k].id >= d->g->model->hp.n_vocab)
+            return false;
     }
     return true;
 }
@@ -143,7 +147,8 @@ static void receive_one(struct dispatch *d, const struct transport_msg *t)
         d->sessions[i].heard_ns = gateway_now_ns();
         on_message(d, i, &m);
     } else if (m.kind != MSG_HELLO) {
-        d->g->metrics.link_bad_messages++; /* a session that has ended here: the worker will notice the silence */
+        d->g->metrics.link_bad_messages++; /* a session that has ended here: the worker will notice
+                                              the silence */
     }
     msg_deinit(&m);
 }
@@ -229,7 +234,8 @@ static int listen_for_workers(struct dispatch *d, struct err *e)
 {
     const struct settings *s = d->g->settings;
     if (d->listener != NULL) return 0;
-    return transport_listen(&d->listener, s->workers_endpoint, d->keys.on ? &d->keys : NULL, MSG_BYTES_MAX, e);
+    return transport_listen(&d->listener, s->workers_endpoint, d->keys.on ? &d->keys : NULL,
+                            MSG_BYTES_MAX, e);
 }
 
 int link_open(struct dispatch *d, struct err *e)

@@ -17,8 +17,8 @@ static void token_entry(struct buf *out, const struct model *m, int32_t id, floa
     json_out_byte_list(out, b, n);
 }
 
-void logprobs_chat(struct buf *out, const struct choice *c, const struct api_params *params, const struct model *m,
-                   const struct piece *p)
+void logprobs_chat(struct buf *out, const struct choice *c, const struct api_params *params,
+                   const struct model *m, const struct piece *p)
 {
     buf_adds(out, "{\"content\":[");
     for (uint32_t i = 0; i < p->n; i++) {
@@ -43,14 +43,16 @@ struct row { int32_t id; bool scored; uint32_t at; };
 
 static struct row row_of(const struct choice *c, uint32_t index)
 {
-    struct row r = {.id = index < c->seq.n_prompt ? c->seq.prompt[index] : c->seq.out[index - c->seq.n_prompt]};
+    struct row r = {.id = index < c->seq.n_prompt ? c->seq.prompt[index]
+                                                  : c->seq.out[index - c->seq.n_prompt]};
     r.scored = index >= c->from0 && index - c->from0 < c->n_lps;
     r.at = r.scored ? index - c->from0 : 0;
     return r;
 }
 
-/* Token text as the old API shows it: UTF-8 as it is, other bytes as bytes:\xNN, so that keys stay distinct. NUL is
- * written so too: legal in a JSON key, but many readers refuse it there, the one behind the RPC door among them. */
+/* Token text as the old API shows it: UTF-8 as it is, other bytes as bytes:\xNN, so that keys stay
+ * distinct. NUL is written so too: legal in a JSON key, but many readers refuse it there, the one
+ * behind the RPC door among them. */
 static void token_name(struct buf *out, const struct model *m, int32_t id)
 {
     size_t n;
@@ -69,7 +71,8 @@ static void token_name(struct buf *out, const struct model *m, int32_t id)
     buf_deinit(&text);
 }
 
-static void top_object(struct buf *out, const struct choice *c, const struct api_params *params, const struct model *m, struct row r)
+static void top_object(struct buf *out, const struct choice *c, const struct api_params *params,
+                       const struct model *m, struct row r)
 {
     buf_addc(out, '{');
     bool seen = false;
@@ -90,8 +93,8 @@ static void top_object(struct buf *out, const struct choice *c, const struct api
     buf_addc(out, '}');
 }
 
-static void offsets(struct buf *out, const struct choice *c, const struct api_params *params, const struct model *m, uint32_t from,
-                    uint32_t to, uint64_t chars)
+static void offsets(struct buf *out, const struct choice *c, const struct api_params *params,
+                    const struct model *m, uint32_t from, uint32_t to, uint64_t chars)
 {
     for (uint32_t i = from; i < to; i++) {
         size_t n;
@@ -101,10 +104,11 @@ static void offsets(struct buf *out, const struct choice *c, const struct api_pa
     }
 }
 
-void logprobs_completion(struct buf *out, const struct choice *c, const struct api_params *params, const struct model *m,
-                         const struct piece *p)
+void logprobs_completion(struct buf *out, const struct choice *c, const struct api_params *params,
+                         const struct model *m, const struct piece *p)
 {
-    uint32_t to = c->seq.n_prompt + p->first + p->n, from = p->prompt ? 0 : c->seq.n_prompt + p->first;
+    uint32_t to = c->seq.n_prompt + p->first + p->n,
+             from = p->prompt ? 0 : c->seq.n_prompt + p->first;
     buf_adds(out, "{\"tokens\":[");
     for (uint32_t i = from; i < to; i++) {
         if (i > from) buf_addc(out, ',');

@@ -1,4 +1,5 @@
-/* sluice-gateway: front doors, text lanes, dispatcher on one loop. Usually started by `sluice up`. */
+/* sluice-gateway: front doors, text lanes, dispatcher on one loop. Usually started by `sluice up`.
+ */
 #include "base/log.h"
 #include "base/mem.h"
 #include "config/cpulist.h"
@@ -56,7 +57,8 @@ static void on_drain_tick(uv_timer_t *t)
 static void leave(struct process *p, const char *why)
 {
     if (p->g.draining) {
-        dispatch_fail_all(p->g.dispatch, ERR_DRAINING); /* http_destroy sends what the sockets take at once */
+        dispatch_fail_all(p->g.dispatch,
+                          ERR_DRAINING); /* http_destroy sends what the sockets take at once */
         stop(p);
         return;
     }
@@ -93,7 +95,8 @@ static void watch_process(struct process *p)
     uv_timer_init(&p->loop, &p->drain);
     uv_signal_start(&p->term, on_signal, SIGTERM);
     uv_signal_start(&p->intr, on_signal, SIGINT);
-    if (p->settings.supervisor_fd >= 0 && uv_poll_init(&p->loop, &p->parent, (int)p->settings.supervisor_fd) == 0) {
+    if (p->settings.supervisor_fd >= 0 &&
+        uv_poll_init(&p->loop, &p->parent, (int)p->settings.supervisor_fd) == 0) {
         uv_poll_start(&p->parent, UV_READABLE | UV_DISCONNECT, on_parent);
     }
 }
@@ -102,14 +105,17 @@ static void pin(const struct settings *s)
 {
     struct cpulist own, worker;
     struct err e;
-    if (s->cpus[0] == '\0' || cpulist_parse_roles(&own, &worker, s->cpus, &e) != 0 || cpulist_count(&own) == 0) return;
+    if (s->cpus[0] == '\0' || cpulist_parse_roles(&own, &worker, s->cpus, &e) != 0 ||
+        cpulist_count(&own) == 0)
+        return;
     if (cpulist_apply(&own, &e) != 0) log_warn("%s", e.msg);
 }
 
 static int open_doors(struct process *p, struct err *e)
 {
     struct gateway *g = &p->g;
-    if (lanes_create(&g->lanes, g, e) != 0 || dispatch_create(&g->dispatch, g, NULL, e) != 0) return -1;
+    if (lanes_create(&g->lanes, g, e) != 0 || dispatch_create(&g->dispatch, g, NULL, e) != 0)
+        return -1;
     if (http_create(&g->http, g, e) != 0 || rpc_door_create(&g->rpc, g, e) != 0) return -1;
     return state_file_write(g, e);
 }
@@ -138,7 +144,8 @@ static int run(struct process *p)
     g->model = &p->model;
     g->loop = &p->loop;
     g->started_wall_s = gateway_wall_s();
-    if (getrandom(&g->incarnation, sizeof g->incarnation, 0) != (ssize_t)sizeof g->incarnation) g->incarnation = gateway_now_ns();
+    if (getrandom(&g->incarnation, sizeof g->incarnation, 0) != (ssize_t)sizeof g->incarnation)
+        g->incarnation = gateway_now_ns();
     api_limits_fill(&g->limits, &p->settings, &p->model);
     metrics_init(&g->metrics);
     uv_loop_init(&p->loop);
@@ -148,7 +155,8 @@ static int run(struct process *p)
         log_error("%s", e.msg);
     } else {
         mem_pool_print(stderr);
-        log_info("serving %s on http port %u, rpc %s", p->model.name, http_port(g->http), rpc_door_endpoint(g->rpc));
+        log_info("serving %s on http port %u, rpc %s", p->model.name, http_port(g->http),
+                 rpc_door_endpoint(g->rpc));
         while (!p->stop) uv_run(&p->loop, UV_RUN_DEFAULT);
     }
     close_doors(p);
@@ -160,7 +168,8 @@ static int run(struct process *p)
 
 static int usage(void)
 {
-    printf("usage: sluice-gateway --model FILE [options]\n\nThe gateway process: HTTP and RPC doors, queues, worker link. `sluice up` starts it.\n\n");
+    printf("usage: sluice-gateway --model FILE [options]\n\nThe gateway process: HTTP and RPC "
+           "doors, queues, worker link. `sluice up` starts it.\n\n");
     settings_help(stdout, SETTINGS_GATEWAY);
     return 0;
 }

@@ -9,9 +9,12 @@
 #include <string.h>
 
 /* vLLM's bucket bounds, so that dashboards made for it read right. */
-static const double ttft_bounds[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560};
-static const double itl_bounds[] = {.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
-static const double long_bounds[] = {.01, .03, .1, .3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+static const double ttft_bounds[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                                     1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
+static const double itl_bounds[] = {.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3,
+                                    .4,   .5,    .75,  1,   2.5,  5,   7.5,  10, 20,  40, 80};
+static const double long_bounds[] = {.01, .03, .1, .3, .5, .8, 1,   1.5, 2,   2.5, 5,    10,
+                                     15,  20,  30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
 static const double token_bounds[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000};
 static const double n_bounds[] = {1, 2, 5, 10, 20};
 #define BOUNDS(b) b, (int)(sizeof b / sizeof *b)
@@ -55,7 +58,8 @@ void metrics_choice_end(struct metrics *m, const struct metrics_choice *k)
 {
     struct metrics_class *c = &m->cls[k->cls];
     c->finished[k->finish]++;
-    c->prompt_tokens_total += k->first_ns ? k->prompt_tokens : 0; /* a prompt nobody computed is not counted */
+    c->prompt_tokens_total +=
+        k->first_ns ? k->prompt_tokens : 0; /* a prompt nobody computed is not counted */
     c->generation_tokens_total += k->output_tokens;
     if (finish_openai(k->finish) == NULL) {
         c->aborted++;
@@ -71,7 +75,8 @@ void metrics_choice_end(struct metrics *m, const struct metrics_choice *k)
     hist_add(&c->inference, seconds(k->sent_ns, k->last_ns));
     hist_add(&c->prefill, seconds(k->sent_ns, k->first_ns));
     hist_add(&c->decode, seconds(k->first_ns, k->last_ns));
-    if (k->output_tokens > 1) hist_add(&c->tpot, seconds(k->first_ns, k->last_ns) / (k->output_tokens - 1));
+    if (k->output_tokens > 1)
+        hist_add(&c->tpot, seconds(k->first_ns, k->last_ns) / (k->output_tokens - 1));
 }
 
 /* ---- exposition */
@@ -103,11 +108,13 @@ static void sample(struct writer *w, const char *name, const char *labels, doubl
     buf_addf(w->out, "%s{model_name=\"%s\",engine=\"0\"%s} %.17g\n", name, w->model, labels, v);
 }
 
-static void add_hist(struct writer *w, const char *name, const char *help, const struct metrics *m, size_t offset)
+static void add_hist(struct writer *w, const char *name, const char *help, const struct metrics *m,
+                     size_t offset)
 {
     header(w, name, "histogram", help);
     for (uint32_t c = 0; c < w->classes->n; c++) {
-        const struct hist *h = (const struct hist *)(const void *)((const char *)&m->cls[c] + offset);
+        const struct hist *h =
+            (const struct hist *)(const void *)((const char *)&m->cls[c] + offset);
         char line[128], labels[64];
         uint64_t sum = 0;
         snprintf(labels, sizeof labels, ",class=\"%s\"", w->classes->rows[c].name);
@@ -128,21 +135,34 @@ static void add_hist(struct writer *w, const char *name, const char *help, const
 
 static void add_histograms(struct writer *w, const struct metrics *m)
 {
-    static const struct { const char *name, *help; size_t offset; } rows[] = {
-        {"vllm:time_to_first_token_seconds", "Time to first token.", offsetof(struct metrics_class, ttft)},
-        {"vllm:inter_token_latency_seconds", "Gap between two tokens.", offsetof(struct metrics_class, itl)},
-        {"vllm:request_time_per_output_token_seconds", "Mean gap of a request.", offsetof(struct metrics_class, tpot)},
-        {"vllm:e2e_request_latency_seconds", "Arrival to last token.", offsetof(struct metrics_class, e2e)},
-        {"vllm:request_queue_time_seconds", "Arrival to dispatch.", offsetof(struct metrics_class, queue)},
-        {"vllm:request_inference_time_seconds", "Dispatch to last token.", offsetof(struct metrics_class, inference)},
-        {"vllm:request_prefill_time_seconds", "Dispatch to first token.", offsetof(struct metrics_class, prefill)},
-        {"vllm:request_decode_time_seconds", "First to last token.", offsetof(struct metrics_class, decode)},
-        {"vllm:request_prompt_tokens", "Prompt tokens of a request.", offsetof(struct metrics_class, prompt_tokens)},
-        {"vllm:request_generation_tokens", "Output tokens of a request.", offsetof(struct metrics_class, generation_tokens)},
+    static const struct { const char *name, *help; size_t offset;
+    } rows[] = {
+        {"vllm:time_to_first_token_seconds", "Time to first token.",
+         offsetof(struct metrics_class, ttft)},
+        {"vllm:inter_token_latency_seconds", "Gap between two tokens.",
+         offsetof(struct metrics_class, itl)},
+        {"vllm:request_time_per_output_token_seconds", "Mean gap of a request.",
+         offsetof(struct metrics_class, tpot)},
+        {"vllm:e2e_request_latency_seconds", "Arrival to last token.",
+         offsetof(struct metrics_class, e2e)},
+        {"vllm:request_queue_time_seconds", "Arrival to dispatch.",
+         offsetof(struct metrics_class, queue)},
+        {"vllm:request_inference_time_seconds", "Dispatch to last token.",
+         offsetof(struct metrics_class, inference)},
+        {"vllm:request_prefill_time_seconds", "Dispatch to first token.",
+         offsetof(struct metrics_class, prefill)},
+        {"vllm:request_decode_time_seconds", "First to last token.",
+         offsetof(struct metrics_class, decode)},
+        {"vllm:request_prompt_tokens", "Prompt tokens of a request.",
+         offsetof(struct metrics_class, prompt_tokens)},
+        {"vllm:request_generation_tokens", "Output tokens of a request.",
+         offsetof(struct metrics_class, generation_tokens)},
         {"vllm:request_params_n", "n asked for.", offsetof(struct metrics_class, n_choices)},
-        {"vllm:request_params_max_tokens", "max_tokens asked for.", offsetof(struct metrics_class, max_tokens)},
+        {"vllm:request_params_max_tokens", "max_tokens asked for.",
+         offsetof(struct metrics_class, max_tokens)},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) add_hist(w, rows[i].name, rows[i].help, m, rows[i].offset);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        add_hist(w, rows[i].name, rows[i].help, m, rows[i].offset);
 }
 
 static void add_counters(struct writer *w, const struct metrics *m)
@@ -153,11 +173,13 @@ static void add_counters(struct writer *w, const struct metrics *m)
         char labels[64];
         for (uint32_t c = 0; c < w->classes->n; c++) {
             if (finish_openai((enum finish)f) == NULL) continue;
-            snprintf(labels, sizeof labels, ",class=\"%s\",finished_reason=\"%s\"", w->classes->rows[c].name, finish_text((enum finish)f));
+            snprintf(labels, sizeof labels, ",class=\"%s\",finished_reason=\"%s\"",
+                     w->classes->rows[c].name, finish_text((enum finish)f));
             sample(w, "vllm:request_success_total", labels, (double)m->cls[c].finished[f]);
         }
     }
-    header(w, "sluice:requests_aborted_total", "counter", "Choices that ended without an answer, by class.");
+    header(w, "sluice:requests_aborted_total", "counter",
+           "Choices that ended without an answer, by class.");
     for (uint32_t c = 0; c < w->classes->n; c++) {
         char labels[64];
         snprintf(labels, sizeof labels, ",class=\"%s\"", w->classes->rows[c].name);
@@ -169,7 +191,8 @@ static void add_counters(struct writer *w, const struct metrics *m)
     sample(w, "vllm:prompt_tokens_total", "", prompt);
     header(w, "vllm:generation_tokens_total", "counter", "Tokens made and accepted.");
     sample(w, "vllm:generation_tokens_total", "", made);
-    header(w, "vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.");
+    header(w, "vllm:prefix_cache_queries_total", "counter",
+           "Prompt tokens looked up in the prefix cache.");
     sample(w, "vllm:prefix_cache_queries_total", "", 0);
     header(w, "vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.");
     sample(w, "vllm:prefix_cache_hits_total", "", 0);
@@ -192,7 +215,8 @@ static void add_workers(struct writer *w, const struct gateway *g)
     header(w, "vllm:num_requests_waiting", "gauge", "Sequences waiting in the gateway.");
     sample(w, "vllm:num_requests_waiting", "", queued);
     header(w, "vllm:kv_cache_usage_perc", "gauge", "Share of KV blocks in use, 0 to 1.");
-    sample(w, "vllm:kv_cache_usage_perc", "", k.blocks_total ? (double)(k.blocks_total - k.blocks_free) / (double)k.blocks_total : 0);
+    sample(w, "vllm:kv_cache_usage_perc", "",
+           k.blocks_total ? (double)(k.blocks_total - k.blocks_free) / (double)k.blocks_total : 0);
     header(w, "vllm:num_preemptions_total", "counter", "Sequences whose KV was taken for another.");
     sample(w, "vllm:num_preemptions_total", "", (double)k.preemptions);
     header(w, "sluice:steps_parked_total", "counter", "Steps suspended for a more urgent one.");
@@ -203,10 +227,12 @@ static void add_workers(struct writer *w, const struct gateway *g)
     sample(w, "sluice:steps_total", "", (double)k.steps);
     header(w, "sluice:workers_live", "gauge", "Workers with a live session.");
     sample(w, "sluice:workers_live", "", st.workers_live);
-    header(w, "sluice:resubmits_total", "counter", "Sequences submitted again after a worker was lost.");
+    header(w, "sluice:resubmits_total", "counter",
+           "Sequences submitted again after a worker was lost.");
     sample(w, "sluice:resubmits_total", "", (double)st.resubmits);
     header(w, "vllm:cache_config_info", "gauge", "Block size and number of KV blocks.");
-    snprintf(labels, sizeof labels, ",block_size=\"%" PRIu32 "\",num_gpu_blocks=\"%" PRIu64 "\"", k.block_tokens, k.blocks_total);
+    snprintf(labels, sizeof labels, ",block_size=\"%" PRIu32 "\",num_gpu_blocks=\"%" PRIu64 "\"",
+             k.block_tokens, k.blocks_total);
     sample(w, "vllm:cache_config_info", labels, 1);
 }
 
@@ -225,13 +251,16 @@ static void add_process(struct writer *w, const struct gateway *g)
         snprintf(labels, sizeof labels, ",code=\"%s\"", err_name((enum err_code)i));
         sample(w, "sluice:request_errors_total", labels, (double)g->metrics.errors[i]);
     }
-    header(w, "sluice:queue_bytes", "gauge", "Memory of all requests, as max-queue-bytes counts it.");
+    header(w, "sluice:queue_bytes", "gauge",
+           "Memory of all requests, as max-queue-bytes counts it.");
     sample(w, "sluice:queue_bytes", "", (double)g->queue_bytes);
     header(w, "sluice:requests_live", "gauge", "Requests in the gateway, being read included.");
     sample(w, "sluice:requests_live", "", g->live_requests);
-    header(w, "sluice:link_bad_messages_total", "counter", "Messages on the worker link that were dropped.");
+    header(w, "sluice:link_bad_messages_total", "counter",
+           "Messages on the worker link that were dropped.");
     sample(w, "sluice:link_bad_messages_total", "", (double)g->metrics.link_bad_messages);
-    header(w, "sluice:slow_readers_cut_total", "counter", "Streams ended because their client read nothing.");
+    header(w, "sluice:slow_readers_cut_total", "counter",
+           "Streams ended because their client read nothing.");
     sample(w, "sluice:slow_readers_cut_total", "", (double)g->metrics.slow_readers_cut);
     header(w, "sluice:memory_bytes", "gauge", "Heap and pools of the gateway.");
     sample(w, "sluice:memory_bytes", "", (double)mem_used());

@@ -1,7 +1,7 @@
 /* metrics.h - what /metrics exports; vLLM's names where they mean the same, `sluice_` for our own.
  *
- * Plain counters of the loop thread, no locks, no labels made of client text (cardinality is bounded).
- * Durations are monotonic differences in seconds.
+ * Plain counters of the loop thread, no locks, no labels made of client text (cardinality is
+ * bounded). Durations are monotonic differences in seconds.
  */
 #ifndef SLUICE_GATEWAY_METRICS_H
 #define SLUICE_GATEWAY_METRICS_H

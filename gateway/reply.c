@@ -15,8 +15,11 @@ static bool is_chat(const struct request *r)
 void reply_head(struct request *r)
 {
     bool chat = is_chat(r);
-    const char *object = !chat ? "text_completion" : r->job.params.stream ? "chat.completion.chunk" : "chat.completion";
-    buf_addf(&r->head, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", r->id, object, r->created_s);
+    const char *object = !chat                  ? "text_completion"
+                         : r->job.params.stream ? "chat.completion.chunk"
+                                                : "chat.completion";
+    buf_addf(&r->head, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", r->id,
+             object, r->created_s);
     json_out_str(&r->head, r->g->model->name, strlen(r->g->model->name));
     if (r->job.params.tier[0]) buf_addf(&r->head, ",\"service_tier\":\"%s\"", r->job.params.tier);
 }
@@ -26,10 +29,12 @@ static void add_usage(const struct request *r, bool rendered, struct buf *out)
 {
     uint64_t prompt = 0, made = 0;
     for (uint32_t i = 0; i < r->job.n_prompts; i++) prompt += r->job.prompts[i].ids.n;
-    for (uint32_t i = 0; i < r->n_choices; i++) made += rendered ? r->choices[i].cursor : r->choices[i].seq.n_out;
+    for (uint32_t i = 0; i < r->n_choices; i++)
+        made += rendered ? r->choices[i].cursor : r->choices[i].seq.n_out;
     buf_addf(out,
-             "{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64
-             ",\"prompt_tokens_details\":{\"cached_tokens\":0},\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
+             "{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
+             ",\"total_tokens\":%" PRIu64 ",\"prompt_tokens_details\":{\"cached_tokens\":0},"
+                                          "\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
              prompt, made, prompt + made);
 }
 
@@ -40,7 +45,8 @@ static void add_finish(enum finish f, struct buf *out)
     else buf_adds(out, ",\"finish_reason\":null");
 }
 
-static void add_logprobs(const struct request *r, const struct choice *c, const struct piece *p, struct buf *out)
+static void add_logprobs(const struct request *r, const struct choice *c, const struct piece *p,
+                         struct buf *out)
 {
     const struct api_params *params = &r->job.params;
     buf_adds(out, ",\"logprobs\":");
@@ -61,7 +67,8 @@ static void add_delta(const struct piece *p, const struct buf *text, struct buf 
 }
 
 /* Completion text: the echoed prompt, then the output. */
-static void add_text(const struct choice *c, const struct piece *p, const struct buf *text, struct buf *out)
+static void add_text(const struct choice *c, const struct piece *p, const struct buf *text,
+                     struct buf *out)
 {
     buf_adds(out, ",\"text\":");
     if (!p->prompt) {
@@ -76,7 +83,8 @@ static void add_text(const struct choice *c, const struct piece *p, const struct
     buf_deinit(&all);
 }
 
-void reply_chunk(struct request *r, const struct choice *c, const struct piece *p, const struct buf *text, struct buf *out)
+void reply_chunk(struct request *r, const struct choice *c, const struct piece *p,
+                 const struct buf *text, struct buf *out)
 {
     buf_add(out, r->head.p, r->head.len);
     buf_addf(out, ",\"choices\":[{\"index\":%" PRIu32, c->index);

@@ -15,11 +15,13 @@ static const struct sequence_ops ops;
 static uint64_t random_u64(void)
 {
     uint64_t v = 0;
-    if (getrandom(&v, sizeof v, 0) != (ssize_t)sizeof v) v = gateway_now_ns(); /* ids only, no secret */
+    if (getrandom(&v, sizeof v, 0) != (ssize_t)sizeof v)
+        v = gateway_now_ns(); /* ids only, no secret */
     return v;
 }
 
-/* May end the request (a door that has nothing more to send closes it): nothing of it is touched afterwards. */
+/* May end the request (a door that has nothing more to send closes it): nothing of it is touched
+ * afterwards. */
 static void wake(struct request *r)
 {
     if (!r->starting) r->wake(r->door);
@@ -70,7 +72,8 @@ static int make_choices(struct request *r, struct err *e)
 {
     const struct api_params *p = &r->job.params;
     struct stop_text stops[STOP_MAX];
-    for (uint32_t i = 0; i < p->n_stops; i++) stops[i] = (struct stop_text){p->stops[i].p, p->stops[i].n};
+    for (uint32_t i = 0; i < p->n_stops; i++)
+        stops[i] = (struct stop_text){p->stops[i].p, p->stops[i].n};
     r->stops = stop_set_create(stops, p->n_stops);
     uint32_t n = r->job.n_prompts * p->n;
     r->choices = mem_array(n, sizeof *r->choices);
@@ -92,8 +95,9 @@ static int make_choices(struct request *r, struct err *e)
 static void start(struct request *r)
 {
     struct err e = {0};
-    snprintf(r->id, sizeof r->id, "%s-%016" PRIx64 "%08" PRIx32, r->job.endpoint == ENDPOINT_CHAT ? "chatcmpl" : "cmpl",
-             random_u64(), (uint32_t)random_u64());
+    snprintf(r->id, sizeof r->id, "%s-%016" PRIx64 "%08" PRIx32,
+             r->job.endpoint == ENDPOINT_CHAT ? "chatcmpl" : "cmpl", random_u64(),
+             (uint32_t)random_u64());
     r->created_s = gateway_wall_s();
     reply_head(r);
     int bad = make_choices(r, &e);
@@ -165,7 +169,8 @@ static int refuse(struct request *r, const struct request_in *in, struct err *e)
     struct gateway *g = r->g;
     /* bulk work never stands before a chat's text */
     bool bulk = in->n_body > LANE_BULK_BYTES || strcmp(in->cls, "batch") == 0;
-    if (g->draining) return err_set(e, ERR_DRAINING, "The server is shutting down; try another one.");
+    if (g->draining)
+        return err_set(e, ERR_DRAINING, "The server is shutting down; try another one.");
     if (gateway_charge(g, in->n_body) != 0) {
         return err_set(e, ERR_QUEUE_FULL, "The requests here fill their memory; try again later.");
     }
@@ -215,8 +220,8 @@ static void fail_no_memory(struct request *r)
     fail(r, &e);
 }
 
-static void deliver(struct sequence *s, uint32_t index, const struct msg_record *records, uint32_t n,
-                    bool logprobs, enum finish finish, uint32_t visible_bytes)
+static void deliver(struct sequence *s, uint32_t index, const struct msg_record *records,
+                    uint32_t n, bool logprobs, enum finish finish, uint32_t visible_bytes)
 {
     struct choice *c = (struct choice *)s;
     struct request *r = c->request;
@@ -253,7 +258,8 @@ static void restart(struct sequence *s)
     struct request *r = c->request;
     if (c->begun) { /* what was sent cannot be unsaid */
         struct err e;
-        err_set(&e, ERR_WORKER_LOST, "The worker was lost and no equal one can go on with this answer.");
+        err_set(&e, ERR_WORKER_LOST,
+                "The worker was lost and no equal one can go on with this answer.");
         fail(r, &e);
         wake(r);
         return;
@@ -334,7 +340,8 @@ static enum pull pull_end(struct request *r, struct buf *out)
 enum pull request_pull(struct request *r, struct buf *out)
 {
     if (r->state == REQUEST_ENDED) return PULL_DONE;
-    if (r->state == REQUEST_FAILED) return pull_error(r, out); /* between the reply's head and its first event */
+    if (r->state == REQUEST_FAILED)
+        return pull_error(r, out); /* between the reply's head and its first event */
     if (r->state != REQUEST_STREAMING) return PULL_NONE;
     r->pulled = true;
     for (uint32_t i = 0; i < r->n_choices; i++) {

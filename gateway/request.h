@@ -1,14 +1,16 @@
 /* request.h - one client call, from the bytes of its body to its last byte out, whatever the door.
  *
- * A request holds 1..n choices (n, lists of prompts), each its own sequence in the dispatcher. The door
- * (HTTP, RPC) owns the connection and the pace; the request owns ids, text state and the reply. The door *pulls*:
- * text is rendered from the cursor on when the socket takes it, so a slow reader costs memory for ids only.
+ * A request holds 1..n choices (n, lists of prompts), each its own sequence in the dispatcher. The
+ * door (HTTP, RPC) owns the connection and the pace; the request owns ids, text state and the
+ * reply. The door *pulls*: text is rendered from the cursor on when the socket takes it, so a slow
+ * reader costs memory for ids only.
  *
- * Order: request_submit -> wake() any number of times, each meaning "look again at request_state and pull"
- * -> request_close, exactly once, at the end or when the client went away (cancels what runs, frees everything;
- * no wake() after it). Thread: the loop. request_submit never calls wake() before it returns.
- * Failure: every refusal (bad JSON, unknown model, queue full, ...) arrives as REQUEST_FAILED, never as NULL from
- * submit except for no memory.
+ * Order: request_submit -> wake() any number of times, each meaning "look again at request_state
+ * and pull"
+ * -> request_close, exactly once, at the end or when the client went away (cancels what runs, frees
+ * everything; no wake() after it). Thread: the loop. request_submit never calls wake() before it
+ * returns. Failure: every refusal (bad JSON, unknown model, queue full, ...) arrives as
+ * REQUEST_FAILED, never as NULL from submit except for no memory.
  */
 #ifndef SLUICE_GATEWAY_REQUEST_H
 #define SLUICE_GATEWAY_REQUEST_H
@@ -28,10 +30,10 @@ enum request_state {
 };
 
 enum pull {
-    PULL_NONE,         /* nothing now: wait for wake() */
-    PULL_EVENT,        /* one JSON object was appended: `data: ` event or RPC delta */
-    PULL_ERROR,        /* one error JSON object was appended: `event: error`, then close; RPC error */
-    PULL_DONE          /* the stream's end: `data: [DONE]`, RPC done */
+    PULL_NONE,  /* nothing now: wait for wake() */
+    PULL_EVENT, /* one JSON object was appended: `data: ` event or RPC delta */
+    PULL_ERROR, /* one error JSON object was appended: `event: error`, then close; RPC error */
+    PULL_DONE   /* the stream's end: `data: [DONE]`, RPC done */
 };
 
 struct request;
@@ -45,14 +47,15 @@ struct request_in {
     void *door;
 };
 
-struct request *request_submit(struct gateway *g, const struct request_in *in); /* NULL = no memory, body freed */
+struct request *request_submit(struct gateway *g,
+                               const struct request_in *in); /* NULL = no memory, body freed */
 enum request_state request_state(const struct request *r);
 /* Append the next event of a stream to `out` (JSON only, no framing). */
 enum pull request_pull(struct request *r, struct buf *out);
 const char *request_body(struct request *r, size_t *n);               /* REPLY: valid until close */
 /* FAILED: the error and seconds for Retry-After (0 = none); the JSON object by error_json(). */
 const struct err *request_error(const struct request *r, uint32_t *retry_after_s);
-bool request_streams(const struct request *r);                        /* the body asked for stream */
+bool request_streams(const struct request *r); /* the body asked for stream */
 void request_close(struct request **r);
 
 /* {"error":{"message","type","param","code"}}: all four keys, code string or null. */

@@ -1,4 +1,5 @@
-/* request_priv.h - the inside of a request, shared by request.c (its life) and reply.c (its words). */
+/* request_priv.h - the inside of a request, shared by request.c (its life) and reply.c (its words).
+ */
 #ifndef SLUICE_GATEWAY_REQUEST_PRIV_H
 #define SLUICE_GATEWAY_REQUEST_PRIV_H
 
@@ -22,7 +23,7 @@ struct request {
     char id[48];                   /* chatcmpl-... / cmpl-... */
     char label[129];
     int64_t created_s;
-    struct buf head;               /* `{"id":..,"object":..,"created":..,"model":..` of each chunk */
+    struct buf head; /* `{"id":..,"object":..,"created":..,"model":..` of each chunk */
     struct buf body;               /* whole reply */
     void (*wake)(void *door);
     void *door;

@@ -13,7 +13,13 @@
 #define SWEEP_MS 250
 #define CLIENT_CALLS_MAX 4096
 
-struct rpc_peer { struct list node; uint32_t peer; uint64_t heard_ns, stuck_since_ns; uint32_t n_calls; bool broken; };
+struct rpc_peer {
+    struct list node;
+    uint32_t peer;
+    uint64_t heard_ns, stuck_since_ns;
+    uint32_t n_calls;
+    bool broken;
+};
 
 struct rpc_call {
     struct list node;
@@ -68,8 +74,8 @@ static void put_error(struct rpc_door *d, uint64_t id, const struct err *e, uint
     rpc_put_error(&d->out, id, (uint32_t)err_http_status(e->code), retry_after_s * 1000, &d->body);
 }
 
-/* d->out answers something that has no call to wait in: a client that does not take it loses its connection, it would
- * wait for this answer for ever. */
+/* d->out answers something that has no call to wait in: a client that does not take it loses its
+ * connection, it would wait for this answer for ever. */
 static void reply_or_break(struct rpc_door *d, struct rpc_peer *p)
 {
     if (send_bytes(d, p, &d->out) != TRANSPORT_OK) p->broken = true;
@@ -162,8 +168,10 @@ static void pump(struct rpc_call *c)
         if (r == 0) return;
         c->last = r == 2;
         if (send_bytes(d, c->peer, &d->out) != TRANSPORT_OK) {
-            buf_add(&c->unsent, d->out.p, d->out.len); /* later; ids wait in the request meanwhile */
-            if (c->unsent.bad) c->peer->broken = true; /* a hole in a stream: the sweep ends the connection */
+            buf_add(&c->unsent, d->out.p,
+                    d->out.len); /* later; ids wait in the request meanwhile */
+            if (c->unsent.bad)
+                c->peer->broken = true; /* a hole in a stream: the sweep ends the connection */
             return;
         }
         if (c->last) {
@@ -233,8 +241,11 @@ static int fill_request(const struct rpc_msg *m, struct request_in *in, struct e
     for (int i = 0; i < 4; i++) {
         if (path_is(m, paths[i].path)) found = i;
     }
-    if (found < 0) return err_set(e, ERR_NOT_FOUND, "Invalid path '%.*s'.", (int)(m->n_path > 80 ? 80 : m->n_path), m->path ? m->path : "");
-    if (m->n_cls >= sizeof in->cls) return err_set_param(e, ERR_BAD_VALUE, "class", "There is no such class.");
+    if (found < 0)
+        return err_set(e, ERR_NOT_FOUND, "Invalid path '%.*s'.",
+                       (int)(m->n_path > 80 ? 80 : m->n_path), m->path ? m->path : "");
+    if (m->n_cls >= sizeof in->cls)
+        return err_set_param(e, ERR_BAD_VALUE, "class", "There is no such class.");
     if (m->n_cls) memcpy(in->cls, m->cls, m->n_cls);
     struct buf body = {0};
     if (m->body == NULL || m->body->kind != VALUE_MAP || value_to_json(m->body, &body) != 0) {
@@ -253,12 +264,14 @@ static void on_request(struct rpc_door *d, struct rpc_peer *p, const struct rpc_
     d->g->metrics.rpc_requests++;
     if (reply_page(d, p, m)) return;
     if (call_of(d, p, m->id)) {
-        err_set_param(&e, ERR_BAD_VALUE, "id", "Request id %llu is in use on this connection.", (unsigned long long)m->id);
+        err_set_param(&e, ERR_BAD_VALUE, "id", "Request id %llu is in use on this connection.",
+                      (unsigned long long)m->id);
         send_error(d, p, m->id, &e, 0);
         return;
     }
     if (p->n_calls >= CLIENT_CALLS_MAX) {
-        err_set(&e, ERR_QUEUE_FULL, "At most %d requests at once on a connection.", CLIENT_CALLS_MAX);
+        err_set(&e, ERR_QUEUE_FULL, "At most %d requests at once on a connection.",
+                CLIENT_CALLS_MAX);
         send_error(d, p, m->id, &e, 1);
         return;
     }
@@ -315,8 +328,10 @@ static void receive_one(struct rpc_door *d, const struct transport_msg *t)
     if (p == NULL) return;
     p->heard_ns = gateway_now_ns();
     if (rpc_decode(&m, t->p, t->n, &e) != 0) {
-        if (e.code == ERR_PROTOCOL) e.code = ERR_BAD_JSON; /* the client's fault, not a peer process's */
-        send_error(d, p, call_of(d, p, m.id) ? 0 : m.id, &e, 0); /* a live call ends by its own word only */
+        if (e.code == ERR_PROTOCOL)
+            e.code = ERR_BAD_JSON; /* the client's fault, not a peer process's */
+        send_error(d, p, call_of(d, p, m.id) ? 0 : m.id, &e,
+                   0); /* a live call ends by its own word only */
         return;
     }
     on_message(d, p, &m);
@@ -370,7 +385,8 @@ static void on_sweep(uv_timer_t *t)
     list_each(at, next, &d->peers) {
         struct rpc_peer *p = list_item(at, struct rpc_peer, node);
         bool silent = now - p->heard_ns > RPC_SILENCE_S * 1000000000ull;
-        bool stuck = p->stuck_since_ns && (double)(now - p->stuck_since_ns) > d->g->settings->slow_reader_s * 1e9;
+        bool stuck = p->stuck_since_ns &&
+                     (double)(now - p->stuck_since_ns) > d->g->settings->slow_reader_s * 1e9;
         if (stuck) d->g->metrics.slow_readers_cut++;
         if (silent || stuck || p->broken) peer_end(d, p);
     }

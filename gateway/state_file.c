@@ -27,15 +27,18 @@ int state_file_write(const struct gateway *g, struct err *e)
 {
     const char *dir = g->settings->state;
     char tmp[SETTINGS_TEXT_MAX + 32], path[SETTINGS_TEXT_MAX + 32];
-    if (make_dirs(dir) != 0) return err_set(e, ERR_IO, "cannot make the state directory %s: %s", dir, strerror(errno));
+    if (make_dirs(dir) != 0)
+        return err_set(e, ERR_IO, "cannot make the state directory %s: %s", dir, strerror(errno));
     snprintf(tmp, sizeof tmp, "%s/gateway.json.tmp", dir);
     snprintf(path, sizeof path, "%s/gateway.json", dir);
     FILE *f = fopen(tmp, "w");
     if (f == NULL) return err_set(e, ERR_IO, "cannot write %s: %s", tmp, strerror(errno));
-    fprintf(f, "{\"http_port\":%u,\"rpc\":\"%s\",\"workers\":\"%s\",\"pid\":%ld}\n", http_port(g->http),
-            rpc_door_endpoint(g->rpc), dispatch_endpoint(g->dispatch), (long)getpid());
+    fprintf(f, "{\"http_port\":%u,\"rpc\":\"%s\",\"workers\":\"%s\",\"pid\":%ld}\n",
+            http_port(g->http), rpc_door_endpoint(g->rpc), dispatch_endpoint(g->dispatch),
+            (long)getpid());
     int bad = fflush(f) != 0 || fsync(fileno(f)) != 0;
     bad |= fclose(f) != 0;
-    if (bad || rename(tmp, path) != 0) return err_set(e, ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    if (bad || rename(tmp, path) != 0)
+        return err_set(e, ERR_IO, "cannot write %s: %s", path, strerror(errno));
     return 0;
 }

@@ -1,7 +1,7 @@
 /* state_file.h - <state>/gateway.json: where this gateway listens, for `sluice up` and people.
  *
- * {"http_port":N,"rpc":"tcp://...","workers":"tcp://...","pid":N}, written to a temporary name and renamed, so that
- * a reader sees the old or the new file, never half of one.
+ * {"http_port":N,"rpc":"tcp://...","workers":"tcp://...","pid":N}, written to a temporary name and
+ * renamed, so that a reader sees the old or the new file, never half of one.
  */
 #ifndef SLUICE_GATEWAY_STATE_FILE_H
 #define SLUICE_GATEWAY_STATE_FILE_H

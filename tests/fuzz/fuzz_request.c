@@ -1,7 +1,8 @@
 /* fuzz_request.c - any bytes as the body of a request, at every endpoint, on the tiny model.
  *
- * The first byte chooses endpoint and class, the rest is the body. What is taken must pass the link's own check of a
- * SUBMIT, since an assert there would end the gateway; what is refused must say so in a JSON error.
+ * The first byte chooses endpoint and class, the rest is the body. What is taken must pass the
+ * link's own check of a SUBMIT, since an assert there would end the gateway; what is refused must
+ * say so in a JSON error.
  */
 #include "base/log.h"
 #include "base/mem.h"
@@ -32,7 +33,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argv;
     log_open("fuzz_request", LOG_ERROR, false);
     int fd = mkstemp(path);
-    if (fd < 0 || tiny_model_write(TINY_SEED, path) != 0 || model_open(&model, path, "tiny", &e) != 0) {
+    if (fd < 0 || tiny_model_write(TINY_SEED, path) != 0 ||
+        model_open(&model, path, "tiny", &e) != 0) {
         fprintf(stderr, "no tiny model: %s\n", e.msg);
         exit(1);
     }
@@ -68,7 +70,8 @@ static void check_choices(const struct api_job *j)
         m.u.submit.n_ids = (uint32_t)p->ids.n;
         m.u.submit.from = c.seq.from;
         assert(msg_check(&m, &e) == 0);
-        for (size_t k = 0; k < p->ids.n; k++) assert(p->ids.ids[k] >= 0 && p->ids.ids[k] < limits.n_vocab);
+        for (size_t k = 0; k < p->ids.n; k++)
+            assert(p->ids.ids[k] >= 0 && p->ids.ids[k] < limits.n_vocab);
         choice_deinit(&c);
     }
 }
@@ -87,7 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (j.failed) {
         check_error(&j.err);
     } else if (in.endpoint == ENDPOINT_TOKENIZE || in.endpoint == ENDPOINT_DETOKENIZE) {
-        json_t *reply = json_loadb(j.reply.p, j.reply.len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
+        json_t *reply =
+            json_loadb(j.reply.p, j.reply.len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
         assert(reply);
         json_decref(reply);
     } else {

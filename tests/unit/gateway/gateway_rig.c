@@ -92,10 +92,18 @@ static void hello(struct rig *r, uint32_t n_blocks)
     struct err e = {0};
     struct msg m = {.kind = MSG_HELLO};
     ck_assert_int_eq(transport_fake_dial(&r->dialer, r->listener, &e), 0);
-    m.u.hello = (struct msg_hello){.version_min = 1, .version_max = 1, .name = "w0",
-                                   .incarnation = r->incarnation, .vocab = r->model.vocab_hash,
-                                   .numerics = {3, r->numerics}, .n_ctx = TINY_CTX, .n_vocab = TINY_VOCAB,
-                                   .block_tokens = 16, .n_blocks = n_blocks, .max_seqs = 8, .max_slots = 64};
+    m.u.hello = (struct msg_hello){.version_min = 1,
+                                   .version_max = 1,
+                                   .name = "w0",
+                                   .incarnation = r->incarnation,
+                                   .vocab = r->model.vocab_hash,
+                                   .numerics = {3, r->numerics},
+                                   .n_ctx = TINY_CTX,
+                                   .n_vocab = TINY_VOCAB,
+                                   .block_tokens = 16,
+                                   .n_blocks = n_blocks,
+                                   .max_seqs = 8,
+                                   .max_slots = 64};
     rig_send(r, &m);
     rig_recv(r, &m);
     ck_assert_int_eq(m.kind, MSG_HELLO_REPLY);
@@ -106,7 +114,8 @@ static void hello(struct rig *r, uint32_t n_blocks)
 static void status(struct rig *r)
 {
     struct msg m = {.kind = MSG_STATUS};
-    m.u.status = (struct msg_status){.number = ++r->status_number, .n_classes = 2, .window = {8, 8}};
+    m.u.status =
+        (struct msg_status){.number = ++r->status_number, .n_classes = 2, .window = {8, 8}};
     rig_send(r, &m);
 }
 
@@ -136,7 +145,8 @@ static void on_wake(void *door)
     ((struct rig_door *)door)->wakes++;
 }
 
-void rig_post(struct rig *r, struct rig_door *d, enum endpoint endpoint, const char *cls, const char *body)
+void rig_post(struct rig *r, struct rig_door *d, enum endpoint endpoint, const char *cls,
+              const char *body)
 {
     struct request_in in = {.endpoint = endpoint, .wake = on_wake, .door = d};
     memset(d, 0, sizeof *d);

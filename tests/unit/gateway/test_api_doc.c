@@ -23,12 +23,13 @@ START_TEST(errors)
         enum err_code code = (enum err_code)c;
         char row[200];
         if (internal(code)) continue;
-        snprintf(row, sizeof row, "| `%s` | %d | %s | %s |", err_code_text(code), err_http_status(code), err_type(code),
-                 err_retryable(code) ? "yes" : "no");
+        snprintf(row, sizeof row, "| `%s` | %d | %s | %s |", err_code_text(code),
+                 err_http_status(code), err_type(code), err_retryable(code) ? "yes" : "no");
         ck_assert_msg(strstr(doc, row) != NULL, "docs/API.md lacks the row %s", row);
         rows++;
     }
-    for (const char *p = strstr(doc, "| code | HTTP |"); p && (p = strstr(p, "\n| `")) != NULL; p++) rows--;
+    for (const char *p = strstr(doc, "| code | HTTP |"); p && (p = strstr(p, "\n| `")) != NULL; p++)
+        rows--;
     ck_assert_msg(rows == 0, "docs/API.md has %d rows of errors that do not exist", -rows);
 }
 END_TEST
@@ -36,10 +37,30 @@ END_TEST
 START_TEST(names)
 {
     static const char *const words[] = {
-        "/v1/chat/completions", "/v1/completions", "/v1/models", "/tokenize", "/detokenize", "/health", "/ready", "/live",
-        "/ping", "/version", "/metrics", "X-Sluice-Class", "max_completion_tokens", "min_tokens", "stop_token_ids",
-        "continuous_usage_stats", "skip_special_tokens", "include_stop_str_in_output", "repetition_penalty",
-        "add_generation_prompt", "service_tier", "top_logprobs", "logit_bias", "ignore_eos",
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/models",
+        "/tokenize",
+        "/detokenize",
+        "/health",
+        "/ready",
+        "/live",
+        "/ping",
+        "/version",
+        "/metrics",
+        "X-Sluice-Class",
+        "max_completion_tokens",
+        "min_tokens",
+        "stop_token_ids",
+        "continuous_usage_stats",
+        "skip_special_tokens",
+        "include_stop_str_in_output",
+        "repetition_penalty",
+        "add_generation_prompt",
+        "service_tier",
+        "top_logprobs",
+        "logit_bias",
+        "ignore_eos",
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         ck_assert_msg(strstr(doc, words[i]) != NULL, "docs/API.md does not name %s", words[i]);

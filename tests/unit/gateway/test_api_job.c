@@ -1,4 +1,5 @@
-/* Text work of a call: prompts of all shapes to exact ids, limits with real numbers, /tokenize and /detokenize. */
+/* Text work of a call: prompts of all shapes to exact ids, limits with real numbers, /tokenize and
+ * /detokenize. */
 #include "gateway/api_job.h"
 
 #include "base/mem.h"
@@ -55,7 +56,8 @@ START_TEST(prompt_shapes)
         run_fields(&j, ENDPOINT_COMPLETION, rows[i].fields);
         ck_assert_msg(!j.failed, "%s: %s", rows[i].fields, j.err.msg);
         ck_assert_uint_eq(j.n_prompts, rows[i].n_prompts);
-        for (uint32_t k = 0; k < j.n_prompts; k++) ck_assert_uint_eq(j.prompts[k].ids.n, rows[i].n_ids[k]);
+        for (uint32_t k = 0; k < j.n_prompts; k++)
+            ck_assert_uint_eq(j.prompts[k].ids.n, rows[i].n_ids[k]);
         api_job_deinit(&j);
     }
 }
@@ -149,7 +151,9 @@ START_TEST(chat)
     ck_assert_msg(!j.failed, "%s", j.err.msg);
     size_t with = j.prompts[0].ids.n;
     api_job_deinit(&j);
-    run_fields(&j, ENDPOINT_CHAT, "\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"add_generation_prompt\":false");
+    run_fields(
+        &j, ENDPOINT_CHAT,
+        "\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"add_generation_prompt\":false");
     ck_assert_uint_lt(j.prompts[0].ids.n, with);
     api_job_deinit(&j);
     run_fields(&j, ENDPOINT_TOKENIZE, "\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]");
@@ -177,14 +181,18 @@ static void tokenizes(enum endpoint endpoint, const char *fields, const char *wa
 
 START_TEST(tokenize)
 {
-    tokenizes(ENDPOINT_TOKENIZE, "\"prompt\":\"hi\"", "{\"count\":2,\"max_model_len\":2048,\"tokens\":[108,109],\"token_strs\":null}");
-    tokenizes(ENDPOINT_TOKENIZE, "\"content\":\"\"", "{\"count\":0,\"max_model_len\":2048,\"tokens\":[],\"token_strs\":null}");
+    tokenizes(ENDPOINT_TOKENIZE, "\"prompt\":\"hi\"",
+              "{\"count\":2,\"max_model_len\":2048,\"tokens\":[108,109],\"token_strs\":null}");
+    tokenizes(ENDPOINT_TOKENIZE, "\"content\":\"\"",
+              "{\"count\":0,\"max_model_len\":2048,\"tokens\":[],\"token_strs\":null}");
     tokenizes(ENDPOINT_TOKENIZE, "\"prompt\":\"\\u20ac\",\"return_token_strs\":true",
               "{\"count\":3,\"max_model_len\":2048,\"tokens\":[230,134,176],"
               "\"token_strs\":[\"\xef\xbf\xbd\",\"\xef\xbf\xbd\",\"\xef\xbf\xbd\"]}");
-    tokenizes(ENDPOINT_DETOKENIZE, "\"tokens\":[108,109]", "{\"prompt\":\"hi\",\"content\":\"hi\"}");
+    tokenizes(ENDPOINT_DETOKENIZE, "\"tokens\":[108,109]",
+              "{\"prompt\":\"hi\",\"content\":\"hi\"}");
     tokenizes(ENDPOINT_DETOKENIZE, "\"tokens\":[]", "{\"prompt\":\"\",\"content\":\"\"}");
-    tokenizes(ENDPOINT_DETOKENIZE, "\"tokens\":[230,134,176,230]", "{\"prompt\":\"\xe2\x82\xac\xef\xbf\xbd\",\"content\":\"\xe2\x82\xac\xef\xbf\xbd\"}");
+    tokenizes(ENDPOINT_DETOKENIZE, "\"tokens\":[230,134,176,230]",
+              "{\"prompt\":\"\xe2\x82\xac\xef\xbf\xbd\",\"content\":\"\xe2\x82\xac\xef\xbf\xbd\"}");
     static const struct { enum endpoint endpoint; const char *body; enum err_code code; } bad[] = {
         {ENDPOINT_TOKENIZE, "{}", ERR_MISSING},
         {ENDPOINT_TOKENIZE, "{\"prompt\":5}", ERR_BAD_TYPE},
@@ -197,7 +205,8 @@ START_TEST(tokenize)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct api_job j;
         run_body(&j, bad[i].endpoint, bad[i].body, strlen(bad[i].body));
-        ck_assert_msg(j.failed && j.err.code == bad[i].code, "%s: %s", bad[i].body, err_name(j.err.code));
+        ck_assert_msg(j.failed && j.err.code == bad[i].code, "%s: %s", bad[i].body,
+                      err_name(j.err.code));
         api_job_deinit(&j);
     }
 }
@@ -206,8 +215,9 @@ END_TEST
 /* Each allocation made to fail once: an error, no leak, no crash. */
 START_TEST(no_memory)
 {
-    static const char body[] = "{\"model\":\"tiny\",\"prompt\":[\"hello\",[1,2]],\"echo\":true,\"stop\":[\"a\",\"b\"],"
-                               "\"logit_bias\":{\"5\":1}}";
+    static const char body[] =
+        "{\"model\":\"tiny\",\"prompt\":[\"hello\",[1,2]],\"echo\":true,\"stop\":[\"a\",\"b\"],"
+        "\"logit_bias\":{\"5\":1}}";
     for (uint64_t nth = 1; nth < 200; nth++) {
         struct api_job j;
         struct request_in in = {.endpoint = ENDPOINT_COMPLETION, .n_body = sizeof body - 1};

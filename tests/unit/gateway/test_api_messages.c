@@ -1,4 +1,5 @@
-/* Messages as clients send them: roles, parts, null content; the rendered prompt holds the default system text once. */
+/* Messages as clients send them: roles, parts, null content; the rendered prompt holds the default
+ * system text once. */
 #include "gateway/api_messages.h"
 
 #include "gateway/api_job.h"
@@ -41,7 +42,8 @@ START_TEST(roles)
     check_plain("[{\"role\":\"developer\",\"content\":\"a\"}]", "system", "a", 1);
     check_plain("[{\"role\":\"function\",\"content\":\"a\",\"name\":\"f\"}]", "tool", "a", 1);
     check_plain("[{\"role\":\"assistant\"}]", "assistant", "", 0);
-    check_plain("[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[]}]", "assistant", "", 0);
+    check_plain("[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[]}]", "assistant", "",
+                0);
     check_plain("[{\"role\":\"user\",\"content\":null}]", "user", "", 0);
     check_plain("[{\"role\":\"user\",\"content\":\"a\\u0000b\"}]", "user", "a\0b", 3);
 }
@@ -49,16 +51,20 @@ END_TEST
 
 START_TEST(parts)
 {
-    check_plain("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"one\"},{\"type\":\"text\",\"text\":\"two\"}]}]",
+    check_plain("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"one\"},{\"type\":"
+                "\"text\",\"text\":\"two\"}]}]",
                 "user", "one\ntwo", 7);
     check_plain("[{\"role\":\"user\",\"content\":[]}]", "user", "", 0);
-    check_plain("[{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}]", "assistant", "no", 2);
+    check_plain(
+        "[{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}]",
+        "assistant", "no", 2);
 }
 END_TEST
 
 START_TEST(refusals)
 {
-    static const struct { const char *messages; enum err_code code; } rows[] = {
+    static const struct { const char *messages; enum err_code code;
+    } rows[] = {
         {"null", ERR_MISSING},
         {"\"x\"", ERR_BAD_TYPE},
         {"{}", ERR_BAD_TYPE},
@@ -77,8 +83,11 @@ START_TEST(refusals)
         {"[{\"role\":\"user\",\"content\":[{\"text\":\"x\"}]}]", ERR_BAD_TYPE},
         {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]", ERR_BAD_TYPE},
         {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":5}]}]", ERR_BAD_TYPE},
-        {"[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]", ERR_UNSUPPORTED},
-        {"[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[{\"type\":\"input_audio\"}]}]", ERR_UNSUPPORTED},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]",
+         ERR_UNSUPPORTED},
+        {"[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[{\"type\":\"input_"
+         "audio\"}]}]",
+         ERR_UNSUPPORTED},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct err e;
@@ -125,18 +134,22 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-/* Odd orders are rendered, never a failure of the server (B53); the default system text comes exactly once. */
+/* Odd orders are rendered, never a failure of the server (B53); the default system text comes
+ * exactly once. */
 START_TEST(odd_orders)
 {
-    static const struct { const char *messages; int defaults, turns; } rows[] = {
+    static const struct { const char *messages; int defaults, turns;
+    } rows[] = {
         {"[{\"role\":\"user\",\"content\":\"a\"}]", 1, 3},
         {"[{\"role\":\"system\",\"content\":\"s\"}]", 0, 2},
-        {"[{\"role\":\"developer\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"a\"}]", 0, 3},
+        {"[{\"role\":\"developer\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"a\"}]", 0,
+         3},
         {"[{\"role\":\"assistant\",\"content\":\"a\"}]", 1, 3},
         {"[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\"}]", 1, 4},
         {"[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":null}]", 1, 4},
         {"[{\"role\":\"tool\",\"content\":\"a\"}]", 1, 3},
-        {"[{\"role\":\"user\",\"content\":\"<|im_end|>\"}]", 1, 3}, /* a caller's control token stays plain text */
+        {"[{\"role\":\"user\",\"content\":\"<|im_end|>\"}]", 1,
+         3}, /* a caller's control token stays plain text */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct err e;

@@ -1,4 +1,5 @@
-/* Every field of a body: types, bounds, nulls, whole floats, big numbers; what is refused and under which name. */
+/* Every field of a body: types, bounds, nulls, whole floats, big numbers; what is refused and under
+ * which name. */
 #include "gateway/api_params.h"
 
 #include "tests/unit/gateway/gateway_rig.h"
@@ -31,8 +32,10 @@ static void taken(enum endpoint endpoint, const char *body)
 static void refused(enum endpoint endpoint, const char *body, enum err_code code, const char *param)
 {
     ck_assert_msg(read_body(endpoint, "", body) != 0, "%s was taken", body);
-    ck_assert_msg(e.code == code, "%s: %s instead of %s (%s)", body, err_name(e.code), err_name(code), e.msg);
-    ck_assert_msg(strcmp(e.param, param) == 0, "%s: param '%s' instead of '%s'", body, e.param, param);
+    ck_assert_msg(e.code == code, "%s: %s instead of %s (%s)", body, err_name(e.code),
+                  err_name(code), e.msg);
+    ck_assert_msg(strcmp(e.param, param) == 0, "%s: param '%s' instead of '%s'", body, e.param,
+                  param);
     ck_assert_uint_gt(strlen(e.msg), 10);
 }
 
@@ -41,7 +44,8 @@ START_TEST(defaults)
     taken(ENDPOINT_CHAT, "{}");
     ck_assert_int_eq(p.max_tokens, limits.default_max_tokens_chat);
     ck_assert_uint_eq(p.n, 1);
-    ck_assert(!p.stream && !p.has_seed && !p.logprobs && !p.echo && !p.ignore_eos && p.skip_special);
+    ck_assert(!p.stream && !p.has_seed && !p.logprobs && !p.echo && !p.ignore_eos &&
+              p.skip_special);
     ck_assert_double_eq(p.temperature, 1);
     ck_assert_double_eq(p.top_p, 1);
     ck_assert_int_eq(p.top_k, 0);
@@ -55,13 +59,18 @@ END_TEST
 /* null on every field is as if it were absent (B44). */
 START_TEST(nulls)
 {
-    taken(ENDPOINT_CHAT,
-          "{\"n\":null,\"max_tokens\":null,\"max_completion_tokens\":null,\"temperature\":null,\"top_p\":null,"
-          "\"top_k\":null,\"min_p\":null,\"seed\":null,\"stop\":null,\"stop_token_ids\":null,\"logprobs\":null,"
-          "\"top_logprobs\":null,\"logit_bias\":null,\"stream\":null,\"stream_options\":null,\"tools\":null,"
-          "\"tool_choice\":null,\"response_format\":null,\"service_tier\":null,\"presence_penalty\":null,"
-          "\"frequency_penalty\":null,\"repetition_penalty\":null,\"min_tokens\":null,\"ignore_eos\":null,"
-          "\"priority\":null,\"functions\":null,\"audio\":null,\"modalities\":null,\"best_of\":null}");
+    taken(ENDPOINT_CHAT, "{\"n\":null,\"max_tokens\":null,\"max_completion_tokens\":null,"
+                         "\"temperature\":null,\"top_p\":null,"
+                         "\"top_k\":null,\"min_p\":null,\"seed\":null,\"stop\":null,\"stop_token_"
+                         "ids\":null,\"logprobs\":null,"
+                         "\"top_logprobs\":null,\"logit_bias\":null,\"stream\":null,\"stream_"
+                         "options\":null,\"tools\":null,"
+                         "\"tool_choice\":null,\"response_format\":null,\"service_tier\":null,"
+                         "\"presence_penalty\":null,"
+                         "\"frequency_penalty\":null,\"repetition_penalty\":null,\"min_tokens\":"
+                         "null,\"ignore_eos\":null,"
+                         "\"priority\":null,\"functions\":null,\"audio\":null,\"modalities\":null,"
+                         "\"best_of\":null}");
     ck_assert_int_eq(p.max_tokens, limits.default_max_tokens_chat);
     ck_assert_uint_eq(p.n_stops, 0);
 }
@@ -176,7 +185,8 @@ START_TEST(max_tokens_rules)
     refused(ENDPOINT_COMPLETION, "{\"max_tokens\":0}", ERR_BAD_VALUE, "max_tokens");
     taken(ENDPOINT_COMPLETION, "{\"max_tokens\":0,\"echo\":true}");
     ck_assert_int_eq(p.max_tokens, 0);
-    refused(ENDPOINT_CHAT, "{\"max_tokens\":0,\"echo\":true}", ERR_BAD_VALUE, "max_tokens"); /* chat has no echo */
+    refused(ENDPOINT_CHAT, "{\"max_tokens\":0,\"echo\":true}", ERR_BAD_VALUE,
+            "max_tokens"); /* chat has no echo */
 }
 END_TEST
 
@@ -186,8 +196,10 @@ START_TEST(logprobs_forms)
     ck_assert(p.logprobs && p.n_top == 20 && p.n_bias == 1 && p.bias[0].id == 284);
     taken(ENDPOINT_CHAT, "{\"logprobs\":true,\"top_logprobs\":0}");
     ck_assert(p.logprobs && p.n_top == 0);
-    refused(ENDPOINT_CHAT, "{\"logprobs\":true,\"top_logprobs\":21}", ERR_BAD_VALUE, "top_logprobs");
-    refused(ENDPOINT_CHAT, "{\"logprobs\":true,\"top_logprobs\":-1}", ERR_BAD_VALUE, "top_logprobs");
+    refused(ENDPOINT_CHAT, "{\"logprobs\":true,\"top_logprobs\":21}", ERR_BAD_VALUE,
+            "top_logprobs");
+    refused(ENDPOINT_CHAT, "{\"logprobs\":true,\"top_logprobs\":-1}", ERR_BAD_VALUE,
+            "top_logprobs");
     refused(ENDPOINT_CHAT, "{\"top_logprobs\":2}", ERR_BAD_VALUE, "top_logprobs");
     refused(ENDPOINT_CHAT, "{\"logprobs\":5}", ERR_BAD_TYPE, "logprobs");
     taken(ENDPOINT_COMPLETION, "{\"logprobs\":0}");
@@ -222,14 +234,16 @@ END_TEST
 
 START_TEST(classes)
 {
-    static const struct { const char *cls, *body; int want; const char *tier; } rows[] = {
+    static const struct { const char *cls, *body; int want; const char *tier;
+    } rows[] = {
         {"", "{}", CLASS_REALTIME, ""},
         {"", "{\"service_tier\":\"flex\"}", CLASS_BATCH, "flex"},
         {"", "{\"service_tier\":\"auto\"}", CLASS_REALTIME, "default"},
         {"", "{\"service_tier\":\"default\"}", CLASS_REALTIME, "default"},
         {"", "{\"service_tier\":\"priority\"}", CLASS_REALTIME, "priority"},
         {"batch", "{}", CLASS_BATCH, ""},
-        {"batch", "{\"service_tier\":\"priority\"}", CLASS_BATCH, "flex"}, /* the tier really used */
+        {"batch", "{\"service_tier\":\"priority\"}", CLASS_BATCH,
+         "flex"}, /* the tier really used */
         {"realtime", "{\"service_tier\":\"flex\"}", CLASS_REALTIME, "default"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -245,19 +259,36 @@ END_TEST
 
 START_TEST(ignored_fields)
 {
-    taken(ENDPOINT_CHAT, "{\"user\":\"u\",\"metadata\":{},\"store\":true,\"cache_salt\":\"x\",\"whatever\":[1,{}],"
-                         "\"tools\":[{\"type\":\"function\"}],\"tool_choice\":\"none\",\"priority\":-3,"
-                         "\"response_format\":{\"type\":\"text\"},\"modalities\":[\"text\"],\"use_beam_search\":false}");
+    taken(ENDPOINT_CHAT,
+          "{\"user\":\"u\",\"metadata\":{},\"store\":true,\"cache_salt\":\"x\",\"whatever\":[1,{}],"
+          "\"tools\":[{\"type\":\"function\"}],\"tool_choice\":\"none\",\"priority\":-3,"
+          "\"response_format\":{\"type\":\"text\"},\"modalities\":[\"text\"],\"use_beam_search\":"
+          "false}");
 }
 END_TEST
 
 /* Bodies that are no JSON object (B40, B41, B44). */
 START_TEST(bodies)
 {
-    static const char *const broken[] = {"", " ", "[]", "null", "5", "\"x\"", "{", "{}x", "{\"a\":1,\"a\":2}", "{\"a\":01}",
-                                         "{\"x\":\"\\ud83d\"}", "{\"x\":\"\\udc00 x\"}", "{\"x\":\"\xff\"}", "{'a':1}",
-                                         "{\"a\":NaN}", "\xef\xbb\xbf{}", "{\"x\":\"\\ud83d\\u0041\"}"};
-    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) refused(ENDPOINT_CHAT, broken[i], ERR_BAD_JSON, "");
+    static const char *const broken[] = {"",
+                                         " ",
+                                         "[]",
+                                         "null",
+                                         "5",
+                                         "\"x\"",
+                                         "{",
+                                         "{}x",
+                                         "{\"a\":1,\"a\":2}",
+                                         "{\"a\":01}",
+                                         "{\"x\":\"\\ud83d\"}",
+                                         "{\"x\":\"\\udc00 x\"}",
+                                         "{\"x\":\"\xff\"}",
+                                         "{'a':1}",
+                                         "{\"a\":NaN}",
+                                         "\xef\xbb\xbf{}",
+                                         "{\"x\":\"\\ud83d\\u0041\"}"};
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
+        refused(ENDPOINT_CHAT, broken[i], ERR_BAD_JSON, "");
     taken(ENDPOINT_CHAT, "{\"stop\":\"\\ud83d\\ude00\"}");
     ck_assert_uint_eq(p.stops[0].n, 4);
 }
@@ -271,7 +302,8 @@ START_TEST(deep_and_wide)
     for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
         for (int braces = 0; braces < 2; braces++) {
             size_t n = (size_t)sprintf(body, "{\"x\":");
-            for (int k = 0; k < depths[i]; k++) n += (size_t)sprintf(body + n, braces ? "{\"a\":" : "[");
+            for (int k = 0; k < depths[i]; k++)
+                n += (size_t)sprintf(body + n, braces ? "{\"a\":" : "[");
             n += (size_t)sprintf(body + n, "1");
             for (int k = 0; k < depths[i]; k++) body[n++] = braces ? '}' : ']';
             strcpy(body + n, "}");
@@ -283,16 +315,25 @@ START_TEST(deep_and_wide)
     for (int k = 0; k < (2 << 20); k++) n += (size_t)sprintf(body + n, ",0");
     strcpy(body + n, "]}");
     refused(ENDPOINT_CHAT, body, ERR_BAD_JSON, "");
-    taken(ENDPOINT_CHAT, "{\"x\":\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[[[[\"}");
+    taken(ENDPOINT_CHAT, "{\"x\":\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
+                         "[[[[[[[[[\\\"[[[[\"}");
 }
 END_TEST
 
 START_TEST(model_field)
 {
-    static const struct { const char *body; bool required; int want; enum err_code code; } rows[] = {
-        {"{\"model\":\"tiny\"}", true, 0, ERR_OK},        {"{}", true, -1, ERR_MISSING},
-        {"{\"model\":null}", true, -1, ERR_MISSING},      {"{}", false, 0, ERR_OK},
-        {"{\"model\":5}", true, -1, ERR_BAD_TYPE},        {"{\"model\":\"gpt\"}", false, -1, ERR_MODEL_NOT_FOUND},
+    static const struct {
+        const char *body;
+        bool required;
+        int want;
+        enum err_code code;
+    } rows[] = {
+        {"{\"model\":\"tiny\"}", true, 0, ERR_OK},
+        {"{}", true, -1, ERR_MISSING},
+        {"{\"model\":null}", true, -1, ERR_MISSING},
+        {"{}", false, 0, ERR_OK},
+        {"{\"model\":5}", true, -1, ERR_BAD_TYPE},
+        {"{\"model\":\"gpt\"}", false, -1, ERR_MODEL_NOT_FOUND},
         {"{\"model\":\"tiny\\u0000\"}", true, -1, ERR_MODEL_NOT_FOUND},
         {"{\"model\":\"\"}", true, -1, ERR_MODEL_NOT_FOUND},
     };

@@ -1,5 +1,5 @@
-/* Rendering of one answer against the worker's own stopper: random ids, stops and cuts of delivery, and the text of a
- * stream is the text of the whole reply is the visible bytes the worker counted.
+/* Rendering of one answer against the worker's own stopper: random ids, stops and cuts of delivery,
+ * and the text of a stream is the text of the whole reply is the visible bytes the worker counted.
  */
 #include "gateway/choice.h"
 
@@ -31,7 +31,8 @@ struct story {
 /* Ids that meet: letters a to c, pieces of multibyte characters, controls, a merge. */
 static int32_t draw(unsigned *seed)
 {
-    static const uint8_t bytes[] = {'a', 'b', 'c', 'a', 'b', 0xe2, 0x82, 0xac, 0xf0, 0x9f, 0x98, 0x80, ' ', '\n'};
+    static const uint8_t bytes[] = {'a',  'b',  'c',  'a',  'b',  0xe2, 0x82,
+                                    0xac, 0xf0, 0x9f, 0x98, 0x80, ' ',  '\n'};
     switch (rand_r(seed) % 12) {
     case 0: return 3;              /* a control token that ends nothing */
     case 1: return 290 + rand_r(seed) % 10;
@@ -47,7 +48,8 @@ static void add_stop(struct story *s, const char *text, size_t n)
 
 static void draw_stops(struct story *s, unsigned *seed)
 {
-    static const char *const pool[] = {"ab", "abc", "bca", "aab", "\xe2\x82\xac", "\xac", "c\n", "aaaa", " ", "abab"};
+    static const char *const pool[] = {"ab",   "abc", "bca",  "aab", "\xe2\x82\xac",
+                                       "\xac", "c\n", "aaaa", " ",   "abab"};
     struct stop_text texts[STOP_MAX];
     for (int k = rand_r(seed) % 4; k > 0; k--) {
         const char *t = pool[rand_r(seed) % 10];
@@ -112,7 +114,8 @@ static void deliver(struct choice *c, const struct story *s, uint32_t n)
 {
     struct msg_record records[IDS_MAX];
     memset(records, 0, sizeof records);
-    for (uint32_t i = 0; i < n; i++) records[i] = (struct msg_record){.id = s->ids[c->seq.n_out + i], .logprob = -1};
+    for (uint32_t i = 0; i < n; i++)
+        records[i] = (struct msg_record){.id = s->ids[c->seq.n_out + i], .logprob = -1};
     if (c->seq.n_out + n > c->seq.cap_out) {
         c->seq.cap_out = c->seq.n_out + n + 16;
         c->seq.out = mem_realloc(c->seq.out, c->seq.cap_out * sizeof(int32_t));
@@ -132,7 +135,8 @@ static bool utf8_whole(const struct buf *b)
     struct detok d = {0};
     struct buf again = {0};
     detok_push(&d, (const uint8_t *)b->p, b->len, &again);
-    bool ok = d.n_held == 0 && again.len == b->len && (b->len == 0 || memcmp(again.p, b->p, b->len) == 0);
+    bool ok =
+        d.n_held == 0 && again.len == b->len && (b->len == 0 || memcmp(again.p, b->p, b->len) == 0);
     buf_deinit(&again);
     return ok;
 }
@@ -140,17 +144,21 @@ static bool utf8_whole(const struct buf *b)
 /* The stop text itself never shows: what was sent is always a prefix of the right text. */
 static void check_prefix(const struct buf *all, const struct story *s, unsigned seed)
 {
-    ck_assert_msg(all->len <= s->text.len && (all->len == 0 || memcmp(all->p, s->text.p, all->len) == 0),
-                  "seed %u: '%.*s' is no beginning of '%.*s'", seed, (int)all->len, all->p, (int)s->text.len, s->text.p);
+    ck_assert_msg(all->len <= s->text.len &&
+                      (all->len == 0 || memcmp(all->p, s->text.p, all->len) == 0),
+                  "seed %u: '%.*s' is no beginning of '%.*s'", seed, (int)all->len, all->p,
+                  (int)s->text.len, s->text.p);
 }
 
-static void pull_all(struct choice *c, const struct story *s, struct buf *all, uint32_t *covered, int *finishes, unsigned seed)
+static void pull_all(struct choice *c, const struct story *s, struct buf *all, uint32_t *covered,
+                     int *finishes, unsigned seed)
 {
     struct piece p;
     struct buf text = {0};
     while (choice_next(c, &s->params, &model, s->stops, &text, &p)) {
         ck_assert_msg(utf8_whole(&text), "seed %u: a torn character", seed);
-        if (s->params.logprobs) ck_assert_uint_eq(p.first, *covered); /* each id with its scores, once, in order */
+        if (s->params.logprobs)
+            ck_assert_uint_eq(p.first, *covered); /* each id with its scores, once, in order */
         ck_assert(!p.begins || (all->len == 0 && *covered == 0));
         *covered += p.n;
         *finishes += p.finish != FINISH_NONE;
@@ -181,13 +189,16 @@ static void stream(const struct story *s, unsigned seed, bool restart)
         }
     }
     pull_all(&c, s, &all, &covered, &finishes, seed);
-    ck_assert_msg(all.len == s->text.len && (all.len == 0 || memcmp(all.p, s->text.p, all.len) == 0),
-                  "seed %u: '%.*s' instead of '%.*s'", seed, (int)all.len, all.p, (int)s->text.len, s->text.p);
+    ck_assert_msg(all.len == s->text.len &&
+                      (all.len == 0 || memcmp(all.p, s->text.p, all.len) == 0),
+                  "seed %u: '%.*s' instead of '%.*s'", seed, (int)all.len, all.p, (int)s->text.len,
+                  s->text.p);
     ck_assert_int_eq(finishes, 1);
     if (s->params.logprobs) ck_assert_uint_eq(covered, s->n);
     struct piece p;
     struct buf none = {0};
-    ck_assert(!choice_next(&c, &s->params, &model, s->stops, &none, &p)); /* nothing after the finish */
+    ck_assert(
+        !choice_next(&c, &s->params, &model, s->stops, &none, &p)); /* nothing after the finish */
     choice_deinit(&c);
     buf_deinit(&all);
     buf_deinit(&none);
@@ -210,8 +221,10 @@ START_TEST(random_streams)
 }
 END_TEST
 
-/* One answer by hand: ids are bytes, each delivered alone; `want` is what each pull may say, "" = nothing yet. */
-static void by_hand(const char *bytes, const char *stop, const char *const *want, enum finish finish, uint32_t visible)
+/* One answer by hand: ids are bytes, each delivered alone; `want` is what each pull may say, "" =
+ * nothing yet. */
+static void by_hand(const char *bytes, const char *stop, const char *const *want,
+                    enum finish finish, uint32_t visible)
 {
     struct story s = {.params = {.n = 1, .max_tokens = 100, .skip_special = true}};
     struct choice c;
@@ -228,7 +241,8 @@ static void by_hand(const char *bytes, const char *stop, const char *const *want
         struct piece p;
         deliver(&c, &s, 1);
         while (choice_next(&c, &s.params, &model, s.stops, &text, &p)) {}
-        ck_assert_msg(strcmp(buf_str(&text), want[i]) == 0, "%s[%u]: '%s' instead of '%s'", bytes, i, buf_str(&text), want[i]);
+        ck_assert_msg(strcmp(buf_str(&text), want[i]) == 0, "%s[%u]: '%s' instead of '%s'", bytes,
+                      i, buf_str(&text), want[i]);
         buf_deinit(&text);
     }
     choice_deinit(&c);
@@ -249,14 +263,20 @@ START_TEST(held_bytes)
 }
 END_TEST
 
-/* Whatever a client may ask, the link takes the SUBMIT made of it (an assert there would end the process). */
+/* Whatever a client may ask, the link takes the SUBMIT made of it (an assert there would end the
+ * process). */
 START_TEST(submits_pass_the_link)
 {
     static const char *const bodies[] = {
-        "{}", "{\"max_tokens\":2147483647}", "{\"max_tokens\":2147483647,\"min_tokens\":2147483647}",
-        "{\"temperature\":2,\"top_p\":0,\"min_p\":1,\"top_k\":2147483647,\"repetition_penalty\":10}",
-        "{\"presence_penalty\":-2,\"frequency_penalty\":2,\"seed\":-9223372036854775808,\"top_k\":-1}",
-        "{\"logit_bias\":{\"0\":-100,\"299\":100},\"stop_token_ids\":[0,299],\"stop\":[\"\\u0000\"]}",
+        "{}",
+        "{\"max_tokens\":2147483647}",
+        "{\"max_tokens\":2147483647,\"min_tokens\":2147483647}",
+        "{\"temperature\":2,\"top_p\":0,\"min_p\":1,\"top_k\":2147483647,\"repetition_penalty\":"
+        "10}",
+        "{\"presence_penalty\":-2,\"frequency_penalty\":2,\"seed\":-9223372036854775808,\"top_k\":-"
+        "1}",
+        "{\"logit_bias\":{\"0\":-100,\"299\":100},\"stop_token_ids\":[0,299],\"stop\":[\"\\u0000\"]"
+        "}",
     };
     struct api_limits limits;
     tiny_text_limits(&limits, &model);
@@ -267,7 +287,8 @@ START_TEST(submits_pass_the_link)
         int32_t ids[3] = {1, 2, 3};
         struct api_prompt prompt = {.ids = {ids, 3, 3}};
         json_t *o = api_parse_body(bodies[i], strlen(bodies[i]), &e);
-        ck_assert_msg(api_params_read(&params, ENDPOINT_CHAT, o, "", &limits, &e) == 0, "%s: %s", bodies[i], e.msg);
+        ck_assert_msg(api_params_read(&params, ENDPOINT_CHAT, o, "", &limits, &e) == 0, "%s: %s",
+                      bodies[i], e.msg);
         choice_init(&c, NULL, 0, &params, &prompt, 5, TINY_CTX);
         struct msg m = {.kind = MSG_SUBMIT, .u.submit = c.seq.submit};
         m.u.submit.ids = ids;

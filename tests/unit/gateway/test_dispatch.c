@@ -1,4 +1,5 @@
-/* The dispatcher over a scripted worker: who is admitted, what a bad worker may do, drain, full sockets, many slots. */
+/* The dispatcher over a scripted worker: who is admitted, what a bad worker may do, drain, full
+ * sockets, many slots. */
 #include "tests/unit/gateway/gateway_rig.h"
 
 #include <string.h>
@@ -17,7 +18,8 @@ static void teardown(void)
 
 static void post(struct rig_door *d, const char *cls)
 {
-    rig_post(&r, d, ENDPOINT_COMPLETION, cls, "{\"model\":\"tiny\",\"prompt\":\"abcd\",\"max_tokens\":8,\"stream\":true}");
+    rig_post(&r, d, ENDPOINT_COMPLETION, cls,
+             "{\"model\":\"tiny\",\"prompt\":\"abcd\",\"max_tokens\":8,\"stream\":true}");
 }
 
 static void expect_error(struct rig_door *d, enum err_code code)
@@ -28,7 +30,8 @@ static void expect_error(struct rig_door *d, enum err_code code)
     rig_drop(d);
 }
 
-/* A prompt that can never fit the pool is refused with sizes; one that just fits is clipped (B04). */
+/* A prompt that can never fit the pool is refused with sizes; one that just fits is clipped (B04).
+ */
 START_TEST(pool_sizes)
 {
     struct rig_door d;
@@ -36,14 +39,16 @@ START_TEST(pool_sizes)
     char body[400];
     rig_join(&r, 3); /* two blocks of 16 and the trash block */
     uint32_t retry;
-    snprintf(body, sizeof body, "{\"model\":\"tiny\",\"prompt\":\"%s\",\"max_tokens\":8}", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz");
+    snprintf(body, sizeof body, "{\"model\":\"tiny\",\"prompt\":\"%s\",\"max_tokens\":8}",
+             "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz");
     rig_post(&r, &d, ENDPOINT_COMPLETION, "", body);
     ck_assert_int_eq(rig_settle(&r, &d), REQUEST_FAILED);
     const struct err *e = request_error(d.request, &retry);
     ck_assert_int_eq(e->code, ERR_POOL_TOO_SMALL);
     ck_assert_ptr_nonnull(strstr(e->msg, "42 tokens"));
     rig_drop(&d);
-    rig_post(&r, &d, ENDPOINT_COMPLETION, "", "{\"model\":\"tiny\",\"prompt\":\"abcd\",\"max_tokens\":500,\"min_tokens\":500}");
+    rig_post(&r, &d, ENDPOINT_COMPLETION, "",
+             "{\"model\":\"tiny\",\"prompt\":\"abcd\",\"max_tokens\":500,\"min_tokens\":500}");
     struct msg_submit s = rig_submitted(&r, &keep);
     ck_assert_uint_le(s.max_total, 33);
     ck_assert_uint_eq(s.min_total, s.max_total);
@@ -59,8 +64,16 @@ START_TEST(other_vocabulary)
     struct err e;
     struct msg m = {.kind = MSG_HELLO};
     ck_assert_int_eq(transport_fake_dial(&r.dialer, r.listener, &e), 0);
-    m.u.hello = (struct msg_hello){.version_min = 1, .version_max = 1, .name = "w0", .vocab = {1, 2}, .n_ctx = 8,
-                                   .n_vocab = 10, .block_tokens = 16, .n_blocks = 4, .max_seqs = 1, .max_slots = 1};
+    m.u.hello = (struct msg_hello){.version_min = 1,
+                                   .version_max = 1,
+                                   .name = "w0",
+                                   .vocab = {1, 2},
+                                   .n_ctx = 8,
+                                   .n_vocab = 10,
+                                   .block_tokens = 16,
+                                   .n_blocks = 4,
+                                   .max_seqs = 1,
+                                   .max_slots = 1};
     rig_send(&r, &m);
     rig_recv(&r, &m);
     ck_assert_int_eq(m.kind, MSG_HELLO_REPLY);
@@ -70,15 +83,18 @@ START_TEST(other_vocabulary)
 }
 END_TEST
 
-/* Bytes that are no message, messages of the other direction: counted, dropped, the session goes on. */
+/* Bytes that are no message, messages of the other direction: counted, dropped, the session goes
+ * on. */
 START_TEST(nonsense)
 {
     struct rig_door d;
     struct msg keep;
     rig_join(&r, 512);
-    for (int i = 0; i < 5; i++) ck_assert_int_eq(transport_send(r.dialer, 0, "\x93\xff\x00", 3), TRANSPORT_OK);
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(transport_send(r.dialer, 0, "\x93\xff\x00", 3), TRANSPORT_OK);
     rig_send(&r, &(struct msg){.kind = MSG_DRAIN});
-    rig_tokens(&r, (struct sub_id){1, 2}, 5, (int32_t[]){1}, 1, NULL, FINISH_NONE, 0); /* unknown: CANCEL */
+    rig_tokens(&r, (struct sub_id){1, 2}, 5, (int32_t[]){1}, 1, NULL, FINISH_NONE,
+               0); /* unknown: CANCEL */
     rig_expect(&r, MSG_CANCEL, (struct sub_id){1, 2});
     ck_assert_uint_eq(r.g.metrics.link_bad_messages, 6);
     post(&d, "");
@@ -93,7 +109,8 @@ START_TEST(nonsense)
 }
 END_TEST
 
-/* Ids outside the vocabulary end the session, not the gateway; the request waits for another worker. */
+/* Ids outside the vocabulary end the session, not the gateway; the request waits for another
+ * worker. */
 START_TEST(bad_ids)
 {
     struct rig_door d;
@@ -151,7 +168,8 @@ START_TEST(drain)
     struct msg_submit s = rig_submitted(&r, &keep);
     rig_tokens(&r, s.sub, s.n_ids, (int32_t[]){TINY_BYTE('a')}, 1, NULL, FINISH_NONE, 0);
     struct msg status = {.kind = MSG_STATUS};
-    status.u.status = (struct msg_status){.number = 99, .n_classes = 2}; /* no room in the batch window */
+    status.u.status =
+        (struct msg_status){.number = 99, .n_classes = 2}; /* no room in the batch window */
     rig_send(&r, &status);
     rig_settle(&r, &running);
     for (int i = 0; i < 3; i++) post(&queued[i], "batch");
@@ -185,7 +203,8 @@ START_TEST(fail_all)
     for (int i = 0; i < 3; i++) {
         post(&d[i], "");
         struct msg_submit s = rig_submitted(&r, &keep[i]);
-        if (i < 2) rig_tokens(&r, s.sub, s.n_ids, (int32_t[]){TINY_BYTE('a')}, 1, NULL, FINISH_NONE, 0);
+        if (i < 2)
+            rig_tokens(&r, s.sub, s.n_ids, (int32_t[]){TINY_BYTE('a')}, 1, NULL, FINISH_NONE, 0);
         if (i < 2) rig_settle(&r, &d[i]);
     }
     rig_pull(&d[0]); /* one begun, one with its head out but no event yet, one not begun */
@@ -209,7 +228,8 @@ static void one_message(struct settings *s)
     s->max_queue_requests = 40;
 }
 
-/* A socket that is full: submissions wait and all arrive; over max-queue-requests a request is refused. */
+/* A socket that is full: submissions wait and all arrive; over max-queue-requests a request is
+ * refused. */
 START_TEST(full_socket)
 {
     struct rig_door d[41];
@@ -228,7 +248,8 @@ START_TEST(full_socket)
                 post(&d[40], "");
                 expect_error(&d[40], ERR_QUEUE_FULL);
             }
-            rig_tokens(&r, m.u.submit.sub, m.u.submit.n_ids, (int32_t[]){TINY_BYTE('q')}, 1, NULL, FINISH_NONE, 0);
+            rig_tokens(&r, m.u.submit.sub, m.u.submit.n_ids, (int32_t[]){TINY_BYTE('q')}, 1, NULL,
+                       FINISH_NONE, 0);
         }
         msg_deinit(&m);
     }

@@ -1,4 +1,5 @@
-/* JSON written by hand: a strict parser reads back what was meant; numbers are finite; errors have all four keys. */
+/* JSON written by hand: a strict parser reads back what was meant; numbers are finite; errors have
+ * all four keys. */
 #include "gateway/json_out.h"
 
 #include "gateway/request.h"
@@ -11,7 +12,8 @@
 static json_t *parse(struct buf *b)
 {
     json_error_t je;
-    json_t *j = json_loadb(b->p, b->len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
+    json_t *j =
+        json_loadb(b->p, b->len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
     ck_assert_msg(j != NULL, "%s in %.*s", je.text, (int)b->len, b->p);
     return j;
 }
@@ -77,7 +79,8 @@ START_TEST(logprobs)
         json_out_logprob(&b, rows[i].in);
         json_t *j = parse(&b);
         ck_assert(json_is_number(j));
-        ck_assert_double_eq_tol(json_number_value(j), rows[i].out, fabs(rows[i].out) * 1e-6 + 1e-12);
+        ck_assert_double_eq_tol(json_number_value(j), rows[i].out,
+                                fabs(rows[i].out) * 1e-6 + 1e-12);
         json_decref(j);
         buf_deinit(&b);
     }
@@ -95,10 +98,13 @@ START_TEST(errors)
         json_t *j = parse(&b), *o = json_object_get(j, "error");
         ck_assert_uint_eq(json_object_size(o), 4);
         ck_assert(json_is_string(json_object_get(o, "message")));
-        ck_assert_str_eq(json_string_value(json_object_get(o, "type")), err_type((enum err_code)code));
-        ck_assert(code % 2 ? json_is_string(json_object_get(o, "param")) : json_is_null(json_object_get(o, "param")));
+        ck_assert_str_eq(json_string_value(json_object_get(o, "type")),
+                         err_type((enum err_code)code));
+        ck_assert(code % 2 ? json_is_string(json_object_get(o, "param"))
+                           : json_is_null(json_object_get(o, "param")));
         json_t *c = json_object_get(o, "code");
-        if (err_code_text((enum err_code)code)) ck_assert_str_eq(json_string_value(c), err_code_text((enum err_code)code));
+        if (err_code_text((enum err_code)code))
+            ck_assert_str_eq(json_string_value(c), err_code_text((enum err_code)code));
         else ck_assert(json_is_null(c));
         json_decref(j);
         buf_deinit(&b);

@@ -17,7 +17,8 @@ static json_t *there_and_back(const char *json, size_t n)
     ck_assert_msg(value_parse(&t, packed.p, packed.len, &e) == 0, "%s", e.msg);
     json_t *out = NULL;
     if (value_to_json(&t.root, &text) == 0) {
-        out = json_loadb(text.p, text.len, JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+        out = json_loadb(text.p, text.len,
+                         JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
         ck_assert_msg(out != NULL, "%.*s", (int)(text.len > 500 ? 500 : text.len), text.p);
     }
     value_tree_deinit(&t);
@@ -42,7 +43,8 @@ START_TEST(fixed)
     same("null");
     same("[true,false,null,0,-1,9223372036854775807,-9223372036854775808]");
     same("[0.5,1e300,-2.25,1e-7]");
-    same("{\"a\":\"\\u0000\\u0001\\\"\\\\\\n\",\"\\u20ac\":\"\\ud83d\\ude00\",\"\":{\"b\":[[[]]]}}");
+    same(
+        "{\"a\":\"\\u0000\\u0001\\\"\\\\\\n\",\"\\u20ac\":\"\\ud83d\\ude00\",\"\":{\"b\":[[[]]]}}");
 }
 END_TEST
 
@@ -62,7 +64,8 @@ static json_t *random_json(unsigned *seed, int depth)
     }
     case 6: {
         json_t *a = json_array();
-        for (int i = rand_r(seed) % 20; i > 0; i--) json_array_append_new(a, random_json(seed, depth - 1));
+        for (int i = rand_r(seed) % 20; i > 0; i--)
+            json_array_append_new(a, random_json(seed, depth - 1));
         return a;
     }
     default: {

@@ -1,4 +1,5 @@
-/* Text lanes: every job comes back once, on the loop; no lane waits for the other; a full queue refuses. */
+/* Text lanes: every job comes back once, on the loop; no lane waits for the other; a full queue
+ * refuses. */
 #include "gateway/lane.h"
 
 #include "base/mem.h"
@@ -31,7 +32,8 @@ static void work(struct lane_job *j, struct tokenizer_scratch *scratch)
         pthread_mutex_lock(k->gate);
         pthread_mutex_unlock(k->gate);
     }
-    if (tokenizer_encode(model.tok, scratch, "hello world", 11, false, 0, &ids, &e) == 0) k->n_ids = ids.n;
+    if (tokenizer_encode(model.tok, scratch, "hello world", 11, false, 0, &ids, &e) == 0)
+        k->n_ids = ids.n;
     id_list_deinit(&ids);
     k->worked++;
 }
@@ -74,14 +76,16 @@ START_TEST(all_come_back)
     for (int i = 0; i < N; i++) {
         for (int lane = 0; lane < 2; lane++) {
             jobs[lane][i].lane = (struct lane_job){work, done};
-            ck_assert_int_eq(lane_push(g.lanes, lane ? LANE_BULK : LANE_CHAT, &jobs[lane][i].lane), 0);
+            ck_assert_int_eq(lane_push(g.lanes, lane ? LANE_BULK : LANE_CHAT, &jobs[lane][i].lane),
+                             0);
         }
         if (i % 100 == 0) uv_run(&loop, UV_RUN_NOWAIT);
     }
     for (int i = 0; i < N; i++) {
         for (int lane = 0; lane < 2; lane++) {
             wait_done(&jobs[lane][i]);
-            ck_assert(jobs[lane][i].worked == 1 && jobs[lane][i].done == 1 && jobs[lane][i].n_ids > 0);
+            ck_assert(jobs[lane][i].worked == 1 && jobs[lane][i].done == 1 &&
+                      jobs[lane][i].n_ids > 0);
         }
     }
 }

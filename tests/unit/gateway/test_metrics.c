@@ -1,4 +1,5 @@
-/* /metrics read by a strict parser of the exposition format; names from outside are escaped, series do not grow. */
+/* /metrics read by a strict parser of the exposition format; names from outside are escaped, series
+ * do not grow. */
 #include "gateway/metrics.h"
 
 #include "tests/unit/gateway/gateway_rig.h"
@@ -27,7 +28,8 @@ static size_t name_length(const char *p)
     return n;
 }
 
-/* `name="value",...}` with \\ \" \n as the only escapes; returns behind the brace. `model` gets model_name undone. */
+/* `name="value",...}` with \\ \" \n as the only escapes; returns behind the brace. `model` gets
+ * model_name undone. */
 static const char *labels(const char *p, char *model)
 {
     while (*p != '}') {
@@ -68,13 +70,15 @@ static struct seen parse(const char *text, const char *want_model)
             size_t n = name_length(p + 7);
             snprintf(family, sizeof family, "%.*s", (int)n, p + 7);
             const char *type = p + 7 + n + 1;
-            ck_assert(strncmp(type, "counter\n", 8) == 0 || strncmp(type, "gauge\n", 6) == 0 || strncmp(type, "histogram\n", 10) == 0);
+            ck_assert(strncmp(type, "counter\n", 8) == 0 || strncmp(type, "gauge\n", 6) == 0 ||
+                      strncmp(type, "histogram\n", 10) == 0);
             ck_assert(strncmp(type, "counter\n", 8) != 0 || strcmp(family + n - 6, "_total") == 0);
             seen.types++;
         } else {
             char *stop;
             size_t n = name_length(p);
-            ck_assert_msg(strncmp(p, family, strlen(family)) == 0, "'%.60s' behind TYPE %s", p, family);
+            ck_assert_msg(strncmp(p, family, strlen(family)) == 0, "'%.60s' behind TYPE %s", p,
+                          family);
             const char *v = p + n;
             if (*v == '{') v = labels(v + 1, model);
             ck_assert(*v == ' ');
@@ -101,7 +105,8 @@ static struct seen render(const char *want_model)
 
 START_TEST(odd_names)
 {
-    static const char *const names[] = {"tiny", "x\"} 1\nfake_metric 9\n#", "back\\slash\\", "\"", "\xe2\x82\xac"};
+    static const char *const names[] = {"tiny", "x\"} 1\nfake_metric 9\n#", "back\\slash\\", "\"",
+                                        "\xe2\x82\xac"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(r.model.name, sizeof r.model.name, "%s", names[i]);
         render(names[i]);
@@ -130,15 +135,23 @@ END_TEST
 START_TEST(choices)
 {
     struct metrics *m = &r.g.metrics;
-    metrics_choice_end(m, &(struct metrics_choice){.finish = FINISH_LENGTH, .arrived_ns = 1000000000, .sent_ns = 1100000000,
-                                                   .first_ns = 1500000000, .last_ns = 2500000000, .prompt_tokens = 10,
-                                                   .output_tokens = 11, .max_tokens = 11});
+    metrics_choice_end(m, &(struct metrics_choice){.finish = FINISH_LENGTH,
+                                                   .arrived_ns = 1000000000,
+                                                   .sent_ns = 1100000000,
+                                                   .first_ns = 1500000000,
+                                                   .last_ns = 2500000000,
+                                                   .prompt_tokens = 10,
+                                                   .output_tokens = 11,
+                                                   .max_tokens = 11});
     metrics_choice_end(m, &(struct metrics_choice){.finish = FINISH_CANCELLED, .arrived_ns = 5});
-    metrics_choice_end(m, &(struct metrics_choice){.finish = FINISH_EOS, .arrived_ns = 9, .sent_ns = 8, .first_ns = 7, .last_ns = 6});
+    metrics_choice_end(
+        m, &(struct metrics_choice){
+               .finish = FINISH_EOS, .arrived_ns = 9, .sent_ns = 8, .first_ns = 7, .last_ns = 6});
     const struct metrics_class *c = &m->cls[0];
     ck_assert_uint_eq(c->finished[FINISH_LENGTH], 1);
     ck_assert_uint_eq(c->aborted, 1);
-    ck_assert_double_eq_tol(c->ttft.sum, 0.5, 1e-9);   /* a clock fault counts as 0, never below (B87) */
+    ck_assert_double_eq_tol(c->ttft.sum, 0.5,
+                            1e-9); /* a clock fault counts as 0, never below (B87) */
     ck_assert_double_eq_tol(c->e2e.sum, 1.5, 1e-9);
     ck_assert_double_eq_tol(c->tpot.sum, 0.1, 1e-9);
     ck_assert_uint_eq(c->generation_tokens_total, 11);

@@ -1,4 +1,5 @@
-/* Requests from body to last byte over a scripted worker: shapes of replies and streams, usage, scores, ends. */
+/* Requests from body to last byte over a scripted worker: shapes of replies and streams, usage,
+ * scores, ends. */
 #include "base/mem.h"
 #include "tests/unit/gateway/gateway_rig.h"
 
@@ -24,7 +25,8 @@ static const json_t *at(const json_t *j, const char *path)
     while (*path) {
         size_t n = strcspn(path, ".");
         snprintf(part, sizeof part, "%.*s", (int)n, path);
-        j = part[0] >= '0' && part[0] <= '9' ? json_array_get(j, strtoul(part, NULL, 10)) : json_object_get(j, part);
+        j = part[0] >= '0' && part[0] <= '9' ? json_array_get(j, strtoul(part, NULL, 10))
+                                             : json_object_get(j, part);
         ck_assert_msg(j != NULL, "no %s", path);
         path += n + (path[n] == '.');
     }
@@ -48,7 +50,8 @@ static void acked(const struct msg_submit *s)
     rig_expect(&r, MSG_ACK, s->sub);
 }
 
-#define CHAT "{\"model\":\"tiny\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_tokens\":20"
+#define CHAT                                                                                       \
+    "{\"model\":\"tiny\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_tokens\":20"
 
 START_TEST(chat_whole)
 {
@@ -66,7 +69,8 @@ START_TEST(chat_whole)
     ck_assert_str_eq(text_at(j, "model"), "tiny");
     ck_assert_str_eq(text_at(j, "choices.0.message.content"), "hello");
     ck_assert_str_eq(text_at(j, "choices.0.message.role"), "assistant");
-    ck_assert(json_is_null(at(j, "choices.0.message.refusal")) && json_is_null(at(j, "choices.0.logprobs")));
+    ck_assert(json_is_null(at(j, "choices.0.message.refusal")) &&
+              json_is_null(at(j, "choices.0.logprobs")));
     ck_assert_str_eq(text_at(j, "choices.0.finish_reason"), "length");
     ck_assert_int_eq(int_at(j, "usage.prompt_tokens"), s.n_prompt);
     ck_assert_int_eq(int_at(j, "usage.completion_tokens"), 5);
@@ -86,7 +90,8 @@ static void join(const json_t *events, long long index, struct buf *out, const c
     const json_t *e;
     json_array_foreach(events, i, e) {
         ck_assert(json_is_array(at(e, "choices")));
-        if (json_array_size(at(e, "choices")) == 0 || int_at(e, "choices.0.index") != index) continue;
+        if (json_array_size(at(e, "choices")) == 0 || int_at(e, "choices.0.index") != index)
+            continue;
         const json_t *delta = at(e, "choices.0.delta"), *text = json_object_get(delta, "content");
         if (json_object_get(delta, "role")) {
             ck_assert_uint_eq(out->len, 0);
@@ -102,7 +107,8 @@ static void join(const json_t *events, long long index, struct buf *out, const c
     ck_assert_uint_eq(roles, 1);
 }
 
-static void check_join(const struct rig_door *d, long long index, const char *want, const char *finish)
+static void check_join(const struct rig_door *d, long long index, const char *want,
+                       const char *finish)
 {
     struct buf text = {0};
     join(d->events, index, &text, finish);
@@ -112,9 +118,10 @@ static void check_join(const struct rig_door *d, long long index, const char *wa
 
 START_TEST(chat_stream)
 {
-    static const char *const options[] = {"", ",\"stream_options\":{\"include_usage\":true}",
-                                          ",\"stream_options\":{\"include_usage\":false}",
-                                          ",\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}"};
+    static const char *const options[] = {
+        "", ",\"stream_options\":{\"include_usage\":true}",
+        ",\"stream_options\":{\"include_usage\":false}",
+        ",\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}"};
     for (size_t k = 0; k < 4; k++) {
         struct rig_door d;
         struct msg keep;
@@ -122,8 +129,10 @@ START_TEST(chat_stream)
         snprintf(body, sizeof body, CHAT ",\"stream\":true%s}", options[k]);
         rig_post(&r, &d, ENDPOINT_CHAT, "", body);
         struct msg_submit s = rig_submitted(&r, &keep);
-        ck_assert_int_eq(request_state(d.request), REQUEST_PENDING); /* no head before the first token */
-        int32_t ids[] = {TINY_BYTE('o'), TINY_BYTE(0xe2), TINY_BYTE(0x82), TINY_BYTE(0xac), TINY_BYTE('k')};
+        ck_assert_int_eq(request_state(d.request),
+                         REQUEST_PENDING); /* no head before the first token */
+        int32_t ids[] = {TINY_BYTE('o'), TINY_BYTE(0xe2), TINY_BYTE(0x82), TINY_BYTE(0xac),
+                         TINY_BYTE('k')};
         rig_tokens(&r, s.sub, s.n_ids, ids, 2, NULL, FINISH_NONE, 0);
         ck_assert_int_eq(rig_settle(&r, &d), REQUEST_STREAMING);
         ck_assert_int_eq(rig_pull(&d), PULL_NONE);
@@ -147,14 +156,16 @@ START_TEST(chat_stream)
 }
 END_TEST
 
-/* A list of prompts and n: index = prompt * n + k; the prompts are counted once each; seeds differ. */
+/* A list of prompts and n: index = prompt * n + k; the prompts are counted once each; seeds differ.
+ */
 START_TEST(many_choices)
 {
     struct rig_door d;
     struct msg keep[4];
     struct msg_submit s[4];
     static const char *const answers[] = {"aa", "bbb", "c", "dddd"};
-    rig_post(&r, &d, ENDPOINT_COMPLETION, "", "{\"model\":\"tiny\",\"prompt\":[\"x\",\"yy\"],\"n\":2,\"seed\":5}");
+    rig_post(&r, &d, ENDPOINT_COMPLETION, "",
+             "{\"model\":\"tiny\",\"prompt\":[\"x\",\"yy\"],\"n\":2,\"seed\":5}");
     for (int i = 0; i < 4; i++) s[i] = rig_submitted(&r, &keep[i]);
     for (int i = 3; i >= 0; i--) {
         rig_answer(&r, &s[i], answers[i], FINISH_EOS); /* done in any order */
@@ -180,7 +191,8 @@ START_TEST(many_choices)
 }
 END_TEST
 
-static void fill_records(struct msg_record *records, struct msg_top *tops, const int32_t *ids, uint32_t n)
+static void fill_records(struct msg_record *records, struct msg_top *tops, const int32_t *ids,
+                         uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         tops[2 * i] = (struct msg_top){ids[i], -0.5f};
@@ -199,7 +211,10 @@ START_TEST(echo_scores)
         struct msg_top tops[8];
         int32_t ids[4] = {TINY_BYTE('b'), TINY_BYTE('c'), TINY_BYTE('d'), TINY_BYTE(0xff)};
         char body[200];
-        snprintf(body, sizeof body, "{\"model\":\"tiny\",\"prompt\":\"abc\",\"echo\":true,\"logprobs\":2,\"max_tokens\":%d}", zero ? 0 : 2);
+        snprintf(body, sizeof body,
+                 "{\"model\":\"tiny\",\"prompt\":\"abc\",\"echo\":true,\"logprobs\":2,\"max_"
+                 "tokens\":%d}",
+                 zero ? 0 : 2);
         rig_post(&r, &d, ENDPOINT_COMPLETION, "", body);
         struct msg_submit s = rig_submitted(&r, &keep);
         ck_assert_uint_eq(s.from, 1);
@@ -301,7 +316,8 @@ START_TEST(memory_is_counted)
     ck_assert_uint_eq(r.g.queue_bytes, before + 400);
     r.settings.max_queue_bytes = (int64_t)r.g.queue_bytes;
     rig_post(&r, &e, ENDPOINT_CHAT, "", CHAT "}");
-    ck_assert_int_eq(rig_settle(&r, &e), REQUEST_FAILED); /* the running one goes on, a new one is refused */
+    ck_assert_int_eq(rig_settle(&r, &e),
+                     REQUEST_FAILED); /* the running one goes on, a new one is refused */
     rig_drop(&e);
     rig_tokens(&r, s.sub, s.n_ids + 100, NULL, 0, NULL, FINISH_LENGTH, 100);
     rig_pull_to_end(&r, &d);
@@ -340,14 +356,16 @@ START_TEST(client_gone)
 }
 END_TEST
 
-/* The worker's process dies in the middle of a stream: the next one gets all ids, the text goes on without a repeat. */
+/* The worker's process dies in the middle of a stream: the next one gets all ids, the text goes on
+ * without a repeat. */
 START_TEST(worker_lost)
 {
     struct rig_door d;
     struct msg keep, again;
     rig_post(&r, &d, ENDPOINT_CHAT, "", CHAT ",\"stream\":true}");
     struct msg_submit s = rig_submitted(&r, &keep);
-    rig_tokens(&r, s.sub, s.n_ids, (int32_t[]){TINY_BYTE('a'), TINY_BYTE(0xe2)}, 2, NULL, FINISH_NONE, 0);
+    rig_tokens(&r, s.sub, s.n_ids, (int32_t[]){TINY_BYTE('a'), TINY_BYTE(0xe2)}, 2, NULL,
+               FINISH_NONE, 0);
     rig_settle(&r, &d);
     rig_pull(&d);
     rig_redial(&r, false);
@@ -359,7 +377,8 @@ START_TEST(worker_lost)
     ck_assert_uint_eq(t.n_prompt, s.n_prompt);
     ck_assert_uint_eq(t.from, s.n_ids + 2);
     ck_assert(t.seed == s.seed);
-    rig_tokens(&r, t.sub, t.n_ids, (int32_t[]){TINY_BYTE(0x82), TINY_BYTE(0xac)}, 2, NULL, FINISH_LENGTH, 4);
+    rig_tokens(&r, t.sub, t.n_ids, (int32_t[]){TINY_BYTE(0x82), TINY_BYTE(0xac)}, 2, NULL,
+               FINISH_LENGTH, 4);
     rig_pull_to_end(&r, &d);
     check_join(&d, 0, "a\xe2\x82\xac", "length");
     acked(&t);
@@ -369,7 +388,8 @@ START_TEST(worker_lost)
 }
 END_TEST
 
-/* Only the connection is lost: the same process lists the submission, the gateway asks for what it missed. */
+/* Only the connection is lost: the same process lists the submission, the gateway asks for what it
+ * missed. */
 START_TEST(link_lost)
 {
     struct rig_door d;
@@ -396,7 +416,8 @@ static void short_waits(struct settings *s)
     s->no_worker_timeout_s = 0.05;
 }
 
-/* No worker in time: a stream ends with one error after all that was made; a request not begun with 503. */
+/* No worker in time: a stream ends with one error after all that was made; a request not begun with
+ * 503. */
 START_TEST(no_worker)
 {
     struct rig_door d, e;
@@ -411,7 +432,8 @@ START_TEST(no_worker)
     rig_join(&r, 512);
     rig_post(&r, &d, ENDPOINT_CHAT, "", CHAT ",\"stream\":true}");
     struct msg_submit s = rig_submitted(&r, &keep);
-    rig_tokens(&r, s.sub, s.n_ids, (int32_t[]){TINY_BYTE('a'), TINY_BYTE('b')}, 2, NULL, FINISH_NONE, 0);
+    rig_tokens(&r, s.sub, s.n_ids, (int32_t[]){TINY_BYTE('a'), TINY_BYTE('b')}, 2, NULL,
+               FINISH_NONE, 0);
     rig_settle(&r, &d);
     rig_pull(&d);
     rig_send(&r, &(struct msg){.kind = MSG_BYE});
@@ -425,7 +447,8 @@ START_TEST(no_worker)
 }
 END_TEST
 
-/* A batch answer whose equal worker is gone begins again, unless something was sent; held bytes are forgotten. */
+/* A batch answer whose equal worker is gone begins again, unless something was sent; held bytes are
+ * forgotten. */
 START_TEST(batch_restart)
 {
     struct rig_door d;
@@ -436,13 +459,15 @@ START_TEST(batch_restart)
     rig_post(&r, &d, ENDPOINT_CHAT, "batch", CHAT ",\"stream\":true}");
     struct msg_submit s = rig_submitted(&r, &keep);
     ck_assert_int_eq(s.rank, 1);
-    rig_tokens(&r, s.sub, s.n_ids, (int32_t[]){TINY_BYTE(0xe2), TINY_BYTE(0x82)}, 2, NULL, FINISH_NONE, 0);
+    rig_tokens(&r, s.sub, s.n_ids, (int32_t[]){TINY_BYTE(0xe2), TINY_BYTE(0x82)}, 2, NULL,
+               FINISH_NONE, 0);
     rig_settle(&r, &d);
     ck_assert_int_eq(rig_pull(&d), PULL_NONE); /* held back: nothing was said */
     rig_send(&r, &(struct msg){.kind = MSG_BYE});
     transport_close(&r.dialer);
     r.incarnation++;
-    r.numerics++; /* other arithmetic: it cannot go on, after lost_ns it starts again from its prompt */
+    r.numerics++; /* other arithmetic: it cannot go on, after lost_ns it starts again from its
+                     prompt */
     rig_join(&r, 512);
     struct msg_submit t = rig_submitted(&r, &again);
     ck_assert_uint_eq(t.n_ids, t.n_prompt);

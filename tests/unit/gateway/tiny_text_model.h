@@ -1,4 +1,5 @@
-/* tiny_text_model.h - the tiny model opened in memory's stead from a scratch file, as the gateway opens a model. */
+/* tiny_text_model.h - the tiny model opened in memory's stead from a scratch file, as the gateway
+ * opens a model. */
 #ifndef SLUICE_TESTS_TINY_TEXT_MODEL_H
 #define SLUICE_TESTS_TINY_TEXT_MODEL_H
 
