@@ -63,7 +63,7 @@ def main():
     with servers.Up(model, *engine) as s:
         requests = prompts.make(s.port, 60 if which == "real" else 200, 16 if which == "real" else 48)
         if which == "real":
-            requests = [r for r in requests if len(r[1]["prompt"]) <= 40]
+            requests = [r for r in requests if prompts.size(r[1]) <= 40]
         alone = [replies.ask(s.port, body) for _, body in requests]
     least = 100 if which == "real" else 1000
     compared, wrong = interrupted(model, engine + SWITCHES, requests, alone, least, 200)

@@ -57,7 +57,7 @@ class Matrix:
         lines, out = os.path.join(server.dir, "in.jsonl"), os.path.join(server.dir, "out.jsonl")
         with open(lines, "w", encoding="utf-8") as f:
             for i, (_, body) in enumerate(self.requests):
-                f.write(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/completions",
+                f.write(json.dumps({"custom_id": str(i), "method": "POST", "url": replies.path_of(body),
                                     "body": body}) + "\n")
         subprocess.run([servers.harness.SLUICE, "batch", "run", lines, out, "--rpc", server.rpc, "--quiet"], check=True,
                        stdin=subprocess.DEVNULL)
@@ -77,7 +77,7 @@ def tiny(m):
         m.learn(s, long=500, out=32)
         everyone = range(len(m.requests))
         m.one_by_one("alone again", s, everyone)
-        m.among("among 15 others", s, times=2)
+        m.among("among all others", s, times=2)
         m.streamed("streamed", s)
         m.over_rpc("over RPC", s)
     kernels = ["scalar", "avx2"] if servers.has_avx2() else ["scalar"]
@@ -109,7 +109,7 @@ def real(m):
     fast = "avx2" if servers.has_avx2() else "scalar"
     with m.up("--kernel", fast, "--threads", "1") as s:
         m.learn(s, long=400, out=24)
-        m.among("among 15 others", s)
+        m.among("among all others", s)
         m.streamed("streamed", s)
         m.over_rpc("over RPC", s)
     for flags in (["--threads", "2", "--prefill-chunk", "512"], ["--threads", "1", "--prefill-chunk", "64"],

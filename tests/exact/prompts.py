@@ -1,4 +1,4 @@
-"""Sixteen requests that differ in everything that decides an answer."""
+"""Eighteen requests that differ in everything that decides an answer."""
 import json
 
 from replies import post
@@ -58,4 +58,12 @@ def make(port, long=500, out=32):
                                                logit_bias={"40": 2.5, "11": -100}, **drawn)),
         ("stop string", request(40, 17, temperature=0, stop=[some_inside(stop_at), "zebra"])),
         ("echo of the prompt", request(150, 37, seed=8, echo=True, **drawn)),
+        ("two prompts", dict(base, prompt=[ids[2:9], ids[2:10]], seed=9, **drawn)),
+        ("chat", {"model": NAME, "messages": [{"role": "user", "content": TEXT[:60]}], "max_tokens": out, "seed": 10,
+                  "temperature": 1, "logprobs": True, "top_logprobs": 2}),
     ]
+
+
+def size(body):
+    """Prompt tokens, about."""
+    return len(body["prompt"]) if "prompt" in body else 60

@@ -20,10 +20,14 @@ def strip(body):
     return text
 
 
-def post(port, body, headers=(), path="/v1/completions"):
+def path_of(body):
+    return "/v1/chat/completions" if "messages" in body else "/v1/completions"
+
+
+def post(port, body, headers=(), path=None):
     c = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     try:
-        c.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **dict(headers)})
+        c.request("POST", path or path_of(body), json.dumps(body), {"Content-Type": "application/json", **dict(headers)})
         r = c.getresponse()
         return r.status, r.read()
     finally:
@@ -46,18 +50,18 @@ class Stream:
         self.events, self.end, self.error = [], None, None
         self.seen = seen
         self.c = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
-        self.c.request("POST", "/v1/completions", json.dumps(dict(body, stream=True,
+        self.c.request("POST", path_of(body), json.dumps(dict(body, stream=True,
                        stream_options={"include_usage": True})),
                        {"Content-Type": "application/json", **dict(headers)})
-        self.r = self.c.getresponse()
-        if self.r.status != 200:
-            raise Broken("%d: %r" % (self.r.status, self.r.read()[:300]))
 
     def run(self):
-        """Until the end of the reply."""
+        """Until the end of the reply; its head comes with the first token, so that only here is waited."""
         name = None
         try:
-            for line in self.r:
+            r = self.c.getresponse()
+            if r.status != 200:
+                self.end, self.error = "refused", r.read()
+            for line in r:
                 line = line.rstrip(b"\r\n")
                 if line.startswith(b"event: "):
                     name = line[7:]
@@ -95,6 +99,28 @@ def parse(data):
     return json.loads(data, parse_float=str, parse_int=str)
 
 
+def add_lists(into, more):
+    """Lists are joined, the rest stays; None is nothing yet."""
+    if more is None:
+        return into
+    if into is None:
+        return more
+    return {k: into[k] + v if isinstance(v, list) else v for k, v in more.items()}
+
+
+def add_choice(into, c):
+    if into["finish_reason"] is not None:
+        raise Broken("something came after the finish: %r" % c)
+    if "delta" in c:
+        message = into.setdefault("message", {"content": "", "refusal": None, "annotations": []})
+        message["role"] = c["delta"].get("role", message.get("role"))
+        message["content"] += c["delta"].get("content") or ""
+    else:
+        into["text"] = into.get("text", "") + c["text"]
+    into["finish_reason"] = c["finish_reason"]
+    into["logprobs"] = add_lists(into["logprobs"], c.get("logprobs"))
+
+
 def joined(events):
     """A stream put together again: what the reply would have been without `stream`, as a structure."""
     choices, usage = {}, None
@@ -103,17 +129,8 @@ def joined(events):
         if event.get("usage") is not None:
             usage = event["usage"]
         for c in event["choices"]:
-            into = choices.setdefault(c["index"], {"index": c["index"], "text": "", "logprobs": None,
-                                                   "finish_reason": None})
-            if into["finish_reason"] is not None:
-                raise Broken("something came after the finish: %r" % data)
-            into["text"] += c["text"]
-            into["finish_reason"] = c["finish_reason"]
-            if c.get("logprobs") is not None:
-                if into["logprobs"] is None:
-                    into["logprobs"] = {k: [] for k in c["logprobs"]}
-                for k, v in c["logprobs"].items():
-                    into["logprobs"][k] += v
+            empty = {"index": c["index"], "logprobs": None, "finish_reason": None}
+            add_choice(choices.setdefault(c["index"], empty), c)
     return {"choices": [choices[k] for k in sorted(choices, key=int)], "usage": usage}
 
 
