@@ -4,8 +4,9 @@ import os
 import signal
 import socket
 import subprocess
+import unittest
 
-from harness import E2ETest, SLUICE, main, wait_until
+from harness import E2ETest, SLUICE, main, real_model, wait_until
 
 
 class Words(E2ETest):
@@ -128,13 +129,13 @@ class Chat(E2ETest):
 
     def test_a_worker_killed_in_the_middle_costs_nothing_but_time(self):
         s, args = self.slow()
-        r = subprocess.run([SLUICE, *args, "--raw"], env=self.env, stdout=subprocess.PIPE, timeout=60)
-        self.assertEqual(r.returncode, 0)
+        whole = self.start(*args, "--raw")
+        self.assertEqual(whole.wait(), 0, whole.tail())
         p = self.start(*args, "--raw")
         p.wait_output()
         os.kill(s.children()["worker"], signal.SIGKILL)
         self.assertEqual(p.wait(), 0, p.tail())
-        self.assertEqual(bytes(p.out_bytes), r.stdout)
+        self.assertEqual(p.out_bytes, whole.out_bytes)
         self.assertEqual(s.metric("sluice:resubmits_total"), 1)
         s.ready()
         self.assertEqual(s.stop(), 0)
@@ -147,6 +148,22 @@ class Chat(E2ETest):
         self.assertEqual(p.wait(), 3, p.tail())
         self.assertIn("connection was lost", "\n".join(p.err))
         s.ready()
+        self.assertEqual(s.stop(), 0)
+
+
+class RealModel(E2ETest):
+    @unittest.skipUnless(real_model(), "the real model is not there")
+    def test_the_real_model_answers(self):
+        s = self.server(model=real_model()).ready()
+        args = ("chat", "What is 2+2?", "--rpc", s.rpc, "--temperature", "0", "--max-tokens", "24", "--json")
+        code, out, err = self.run_cli(*args)
+        self.assertEqual(code, 0, err)
+        reply = json.loads(out)
+        self.assertIn("4", reply["text"])
+        self.assertEqual(reply["finish_reason"], "stop")
+        os.kill(s.children()["worker"], signal.SIGKILL)
+        s.ready()
+        self.assertEqual(json.loads(self.run_cli(*args)[1])["text"], reply["text"])
         self.assertEqual(s.stop(), 0)
 
 
