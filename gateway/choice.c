@@ -153,6 +153,10 @@ static void release(struct choice *c, const struct stop_set *stops, struct buf *
     uint64_t limit = c->fed;
     if (!end) limit -= c->stopped ? limit - c->sent : stop_held(stops, &c->stop);
     if (c->finish != FINISH_NONE && limit > c->visible) limit = c->visible;
+    if (c->raw.bad) {
+        text->bad = true;
+        return;
+    }
     if (limit > c->sent) {
         size_t n = (size_t)(limit - c->sent);
         detok_push(&c->detok, (const uint8_t *)c->raw.p, n, text);

@@ -6,10 +6,10 @@
 #include "gateway/dispatch.h"
 
 struct link_session {
-    bool used, accepted;
+    bool used, accepted, synced;
     uint32_t peer;
     uint64_t name;                 /* hash of the worker's name */
-    uint64_t heard_ns, sent_ns;
+    uint64_t heard_ns, sent_ns, hello_ns;
     struct msg_hello hello;
     struct msg_status status;
 };

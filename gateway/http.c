@@ -91,7 +91,7 @@ static void time_out(struct http_call *c)
         "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n");
     if (c->label[0]) buf_addf(&all, "X-Request-Id: %s\r\n", c->label);
     buf_addf(&all, "Content-Length: %zu\r\n\r\n%s", body.len, buf_str(&body));
-    if (!all.bad && send(c->hc->fd, all.p, all.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+    if (!all.bad && !body.bad && send(c->hc->fd, all.p, all.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         log_debug("http: 408 not sent");
     buf_deinit(&all);
     buf_deinit(&body);

@@ -101,6 +101,8 @@ enum MHD_Result http_reply_now(struct http_call *c, enum err_code code, const ch
                                const char *text, const char *allow);
 enum MHD_Result http_reply(struct http_call *c, unsigned status, const char *type, const char *p,
                            size_t n, const char *allow, uint32_t retry_after_s);
+enum MHD_Result http_reply_buf(struct http_call *c, unsigned status, const char *type,
+                               struct buf *b, const char *allow, uint32_t retry_after_s);
 enum MHD_Result http_reply_error(struct http_call *c, const struct err *e, const char *allow,
                                  uint32_t retry_after_s);
 

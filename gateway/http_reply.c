@@ -41,16 +41,28 @@ enum MHD_Result http_reply(struct http_call *c, unsigned status, const char *typ
     return queue(c, status, r);
 }
 
+/* Takes the buffer. One that could not be filled becomes an error that needs no memory to write. */
+enum MHD_Result http_reply_buf(struct http_call *c, unsigned status, const char *type,
+                               struct buf *b, const char *allow, uint32_t retry_after_s)
+{
+    static const char none[] =
+        "{\"error\":{\"message\":\"The server is out of memory; try again.\","
+        "\"type\":\"server_error\",\"param\":null,\"code\":\"out_of_memory\"}}";
+    enum MHD_Result r = b->bad
+                            ? http_reply(c, 503, "application/json", none, sizeof none - 1, NULL, 1)
+                            : http_reply(c, status, type, b->p, b->len, allow, retry_after_s);
+    buf_deinit(b);
+    return r;
+}
+
 enum MHD_Result http_reply_error(struct http_call *c, const struct err *e, const char *allow,
                                  uint32_t retry_after_s)
 {
     struct buf b = {0};
     error_json(&b, e);
     if (c->request == NULL) c->h->g->metrics.errors[e->code]++; /* a request counts its own */
-    enum MHD_Result ok = http_reply(c, (unsigned)err_http_status(e->code), "application/json",
-                                    buf_str(&b), b.len, allow, retry_after_s);
-    buf_deinit(&b);
-    return ok;
+    return http_reply_buf(c, (unsigned)err_http_status(e->code), "application/json", &b, allow,
+                          retry_after_s);
 }
 
 enum MHD_Result http_reply_now(struct http_call *c, enum err_code code, const char *param,

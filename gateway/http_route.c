@@ -66,9 +66,7 @@ static enum MHD_Result reply_model(struct http_call *c)
     struct buf b = {0};
     decode(c->id, name, sizeof name);
     if (api_page_model(c->h->g, name, &b, &e) != 0) return http_reply_error(c, &e, NULL, 0);
-    enum MHD_Result r = http_reply(c, 200, "application/json", buf_str(&b), b.len, NULL, 0);
-    buf_deinit(&b);
-    return r;
+    return http_reply_buf(c, 200, "application/json", &b, NULL, 0);
 }
 
 static enum MHD_Result reply_ready(struct http_call *c)
@@ -82,20 +80,15 @@ enum MHD_Result http_route_reply(struct http_call *c)
 {
     const char *p = c->route->path;
     struct buf b = {0};
-    enum MHD_Result r;
     if (c->id) return reply_model(c);
     if (strcmp(p, "/health") == 0 || strcmp(p, "/ready") == 0) return reply_ready(c);
     if (strcmp(p, "/live") == 0 || strcmp(p, "/ping") == 0)
         return http_reply(c, 200, "application/json", "{\"status\":\"ok\"}", 15, NULL, 0);
     if (strcmp(p, "/metrics") == 0) {
         metrics_render(c->h->g, &b);
-        r = http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&b), b.len, NULL,
-                       0);
-    } else {
-        if (strcmp(p, "/version") == 0) buf_adds(&b, "{\"version\":\"" SLUICE_VERSION "\"}");
-        else api_page_models(c->h->g, &b);
-        r = http_reply(c, 200, "application/json", buf_str(&b), b.len, NULL, 0);
+        return http_reply_buf(c, 200, "text/plain; version=0.0.4; charset=utf-8", &b, NULL, 0);
     }
-    buf_deinit(&b);
-    return r;
+    if (strcmp(p, "/version") == 0) buf_adds(&b, "{\"version\":\"" SLUICE_VERSION "\"}");
+    else api_page_models(c->h->g, &b);
+    return http_reply_buf(c, 200, "application/json", &b, NULL, 0);
 }

@@ -141,7 +141,7 @@ int lanes_create(struct lanes **out, struct gateway *g, struct err *e)
     for (int i = 0; i < LANE_COUNT; i++) {
         if (lane_start(&ls->lane[i], threads[i]) != 0) {
             lanes_destroy(&ls);
-            return err_set(e, ERR_NO_MEMORY, "cannot start the text threads");
+            return err_set(e, ERR_NO_MEMORY, "out of memory: cannot start the text threads");
         }
     }
     *out = ls;

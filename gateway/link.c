@@ -49,6 +49,8 @@ static void on_hello(struct dispatch *d, uint32_t i, const struct msg_hello *h)
             session_end(d, k, "replaced by a newer one");
     }
     s->hello = *h;
+    s->hello_ns = gateway_now_ns();
+    s->synced = false;
     s->name = name;
     struct gateway_event ev = {.kind = GE_HELLO, .worker = i};
     ev.hello.name = name;
@@ -69,7 +71,8 @@ static void on_hello(struct dispatch *d, uint32_t i, const struct msg_hello *h)
 static void on_sync(struct dispatch *d, uint32_t i, const struct msg_sync *m)
 {
     struct gateway_sync *list = mem_array(m->n ? m->n : 1, sizeof *list);
-    if (list == NULL) return; /* the worker repeats SYNC */
+    if (list == NULL) return; /* as if it was lost: link_heartbeat */
+    d->sessions[i].synced = true;
     for (uint32_t k = 0; k < m->n; k++) {
         list[k] =
             (struct gateway_sync){m->entries[k].sub, m->entries[k].have, m->entries[k].finished};
@@ -213,8 +216,13 @@ void link_heartbeat(struct dispatch *d, uint64_t now_ns)
     for (uint32_t i = 0; i < GATEWAY_WORKERS_MAX; i++) {
         struct link_session *s = &d->sessions[i];
         if (!s->used) continue;
-        if (now_ns - s->heard_ns > (uint64_t)(st->link_silence_s * 1e9)) {
+        uint64_t silence_ns = (uint64_t)(st->link_silence_s * 1e9);
+        if (now_ns - s->heard_ns > silence_ns) {
             session_end(d, i, "silent for too long");
+        } else if (s->accepted && !s->synced && now_ns - s->hello_ns > silence_ns) {
+            /* a SYNC that names nothing is not repeated; one lost here for want of memory would
+             * leave the session without work for ever */
+            session_end(d, i, "it sent no SYNC");
         } else if (now_ns - s->sent_ns > (uint64_t)(st->link_heartbeat_s * 1e9)) {
             struct msg m = {.kind = MSG_PING};
             if (link_send(d, i, &m) == TRANSPORT_GONE) session_end(d, i, "connection lost");

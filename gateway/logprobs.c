@@ -68,6 +68,7 @@ static void token_name(struct buf *out, const struct model *m, int32_t id)
         for (size_t i = 0; i < n; i++) buf_addf(&text, "\\x%02x", b[i]);
     }
     json_out_str(out, text.p, text.len);
+    if (text.bad) out->bad = true;
     buf_deinit(&text);
 }
 

@@ -313,7 +313,7 @@ const char *request_body(struct request *r, size_t *n)
 {
     struct buf *b = r->job.reply.len ? &r->job.reply : &r->body;
     *n = b->len;
-    return buf_str(b);
+    return b->p;
 }
 
 static enum pull pull_error(struct request *r, struct buf *out)
@@ -349,13 +349,13 @@ enum pull request_pull(struct request *r, struct buf *out)
         struct buf text = {0};
         struct piece p;
         bool some = choice_next(c, &r->job.params, r->g->model, r->stops, &text, &p);
+        if (text.bad) out->bad = true; /* the door gives the stream up: it would have a hole */
         if (some) {
             reply_chunk(r, c, &p, &text, out);
-            if (text.bad) out->bad = true;
             r->turn = (r->turn + i + 1) % r->n_choices; /* no choice waits for another's backlog */
         }
         buf_deinit(&text);
-        if (some) return PULL_EVENT;
+        if (some || out->bad) return PULL_EVENT;
     }
     return r->err.code != ERR_OK ? pull_error(r, out) : pull_end(r, out);
 }

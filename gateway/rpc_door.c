@@ -57,9 +57,14 @@ static void call_end(struct rpc_call *c)
 
 static int send_bytes(struct rpc_door *d, struct rpc_peer *p, const struct buf *b)
 {
+    if (b->bad) { /* a hole in what the client gets: it must start anew */
+        p->broken = true;
+        return TRANSPORT_FULL;
+    }
     int r = transport_send(d->listener, p->peer, b->p, b->len);
     d->sent = true;
     if (r == TRANSPORT_OK) p->stuck_since_ns = 0;
+    else if (r == TRANSPORT_GONE) p->broken = true;
     else if (p->stuck_since_ns == 0) p->stuck_since_ns = gateway_now_ns();
     return r;
 }
@@ -70,8 +75,9 @@ static void put_error(struct rpc_door *d, uint64_t id, const struct err *e, uint
     buf_clear(&d->body);
     buf_clear(&d->out);
     error_json(&d->json, e);
-    json_to_value(d->json.p, d->json.len, &d->body);
+    bool ok = !d->json.bad && json_to_value(d->json.p, d->json.len, &d->body) == 0;
     rpc_put_error(&d->out, id, (uint32_t)err_http_status(e->code), retry_after_s * 1000, &d->body);
+    if (!ok) d->out.bad = true;
 }
 
 /* d->out answers something that has no call to wait in: a client that does not take it loses its
@@ -225,8 +231,9 @@ static bool reply_page(struct rpc_door *d, struct rpc_peer *p, const struct rpc_
     buf_clear(&d->body);
     buf_clear(&d->out);
     api_page_models(d->g, &d->json);
-    json_to_value(d->json.p, d->json.len, &d->body);
+    bool ok = !d->json.bad && json_to_value(d->json.p, d->json.len, &d->body) == 0;
     rpc_put_done(&d->out, m->id, &d->body);
+    if (!ok) d->out.bad = true;
     reply_or_break(d, p);
     return true;
 }
@@ -372,6 +379,19 @@ static void peer_end(struct rpc_door *d, struct rpc_peer *p)
     mem_free(p);
 }
 
+/* A client that left is seen by sending to it only; one that waits for a whole reply is sent
+ * nothing for long. */
+static void probe(struct rpc_door *d, struct rpc_peer *p)
+{
+    if (p->n_calls == 0 || p->broken) return;
+    buf_clear(&d->out);
+    rpc_put_ping(&d->out, 0, true); /* clients take a PONG as a sign of life */
+    d->sent = true;
+    if (transport_send(d->listener, p->peer, d->out.p, d->out.len) == TRANSPORT_GONE) {
+        p->broken = true;
+    }
+}
+
 static void on_sweep(uv_timer_t *t)
 {
     struct rpc_door *d = t->data;
@@ -388,6 +408,7 @@ static void on_sweep(uv_timer_t *t)
         bool stuck = p->stuck_since_ns &&
                      (double)(now - p->stuck_since_ns) > d->g->settings->slow_reader_s * 1e9;
         if (stuck) d->g->metrics.slow_readers_cut++;
+        probe(d, p);
         if (silent || stuck || p->broken) peer_end(d, p);
     }
     receive(d);

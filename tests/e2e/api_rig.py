@@ -187,7 +187,10 @@ class Pair:
         self.worker.wait()
 
     def wait_ready(self):
-        wait_until(lambda: self.call("GET", "/ready").status == 200, "a ready worker")
+        def ready():
+            r = self.call("GET", "/ready")
+            return r is not None and r.status == 200  # None: closed without a word, for want of memory
+        wait_until(ready, "a ready worker")
 
     def raw(self, **keys):
         return Raw(self.port, **keys)
