@@ -124,6 +124,21 @@ static int read_head(struct hparams *hp, const struct gguf *g, struct err *e)
     return read_f32(g, "llama.rope.freq_base", 1.0f, 1e12f, 10000.0f, &hp->rope_base, e);
 }
 
+static bool matrix_type(uint32_t type)
+{
+    switch (type) {
+    case GGUF_F32:
+    case GGUF_F16:
+    case GGUF_BF16:
+    case GGUF_Q4_0:
+    case GGUF_Q4_1:
+    case GGUF_Q8_0:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* One tensor of shape (n0, n1); n1 = 1 with `norm`: a vector of F32. */
 static int check_tensor(const struct gguf *g, const char *name, uint32_t n0, uint32_t n1, bool norm,
                         struct err *e)
@@ -135,10 +150,10 @@ static int check_tensor(const struct gguf *g, const char *name, uint32_t n0, uin
         return err_set(e, ERR_BAD_FILE,
                        "tensor '%s' is %llu x %llu, the hyper-parameters say %u x %u", name,
                        (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], n0, n1);
-    if (t->type == GGUF_F32 || (!norm && (t->type == GGUF_Q4_1 || t->type == GGUF_Q8_0)))
+    if (t->type == GGUF_F32 || (!norm && matrix_type(t->type)))
         return 0;
     return err_set(e, ERR_BAD_FILE, "tensor '%s' is of type %s; supported: %s", name,
-                   gguf_type_name(t->type), norm ? "F32" : "Q4_1, Q8_0, F32");
+                   gguf_type_name(t->type), norm ? "F32" : "Q4_0, Q4_1, Q8_0, F16, BF16, F32");
 }
 
 struct layer_row {

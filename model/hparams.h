@@ -1,7 +1,8 @@
 /* hparams.h - the hyper-parameters of a llama-family model, checked against its tensors.
  *
  * hparams_read refuses, by name, an architecture other than `llama`, a missing or absurd value, and
- * a tensor whose shape or type does not fit (accepted types: Q4_1, Q8_0, F32; norms F32 only).
+ * a tensor whose shape or type does not fit (accepted types: Q4_0, Q4_1, Q8_0, F16, BF16, F32; norms
+ * F32 only).
  * Limits below bound every later allocation. Thread: pure.
  */
 #ifndef SLUICE_MODEL_HPARAMS_H

@@ -50,7 +50,20 @@ START_TEST(blocks)
     for (int i = 0; i < 64; i++)
         ck_assert_msg(fabsf(x[i] - y[i]) <= 3.0f / 127 / 2 + 0.002f, "Q8_0 %d: %g %g", i,
                       (double)x[i], (double)y[i]);
-    ck_assert_int_eq(tiny_dequantise(GGUF_F16, q, 64, y), -1);
+    tiny_quantise_q4_0(x, 64, q);
+    ck_assert_int_eq(tiny_dequantise(GGUF_Q4_0, q, 64, y), 0);
+    for (int i = 0; i < 64; i++) /* the 16th value is lost at one end, so a whole step there */
+        ck_assert_msg(fabsf(x[i] - y[i]) <= 3.0f / 8 + 0.002f, "Q4_0 %d: %g %g", i, (double)x[i],
+                      (double)y[i]);
+    ck_assert_int_eq(tiny_quantise(GGUF_BF16, x, 32, q), 0);
+    ck_assert_int_eq(tiny_dequantise(GGUF_BF16, q, 32, y), 0);
+    for (int i = 0; i < 32; i++)
+        ck_assert_msg(fabsf(x[i] - y[i]) <= fabsf(x[i]) / 256, "BF16 %d: %g %g", i, (double)x[i],
+                      (double)y[i]);
+    ck_assert_uint_eq(tiny_to_bf16(1.0f), 0x3f80);
+    ck_assert_uint_eq(tiny_to_bf16(0x1.01p0f), 0x3f80); /* a tie goes to the even one */
+    ck_assert_uint_eq(tiny_to_bf16(0x1.03p0f), 0x3f82);
+    ck_assert_int_eq(tiny_dequantise(12, q, 64, y), -1); /* Q4_K */
 }
 END_TEST
 

@@ -33,20 +33,21 @@ static float bell(uint64_t seed, uint64_t *counter)
 }
 
 static void add_matrix(struct gguf_builder *b, const char *name, uint64_t seed, uint64_t n0,
-                       uint64_t n1, float gain)
+                       uint64_t n1, float gain, uint32_t type)
 {
     uint64_t counter = 0, key = hash64(name, strlen(name), seed);
     size_t n = (size_t)(n0 * n1);
     float *x = mem_array(n, sizeof *x);
-    uint8_t *q = mem_array(n / 32, 20);
+    size_t bytes = gguf_type_bytes(type, n);
+    uint8_t *q = mem_array(bytes, 1);
     float root = 1; /* 1 / sqrt(n0) for the powers of two in use */
     assert(n0 == 64 || n0 == 128);
     root = n0 == 64 ? 0.125f : 0.08838835f;
     if (x && q) {
         for (size_t i = 0; i < n; i++)
             x[i] = bell(key, &counter) * gain * root;
-        tiny_quantise_q4_1(x, n, q);
-        gguf_builder_tensor(b, name, 2, (uint64_t[]){n0, n1}, GGUF_Q4_1, q, n / 32 * 20);
+        tiny_quantise(type, x, n, q);
+        gguf_builder_tensor(b, name, 2, (uint64_t[]){n0, n1}, type, q, bytes);
     }
     b->data.bad |= !x || !q;
     mem_free(x);
@@ -72,25 +73,26 @@ static float row_gain(int id)
     return byte >= 256 || (byte >= 0x20 && byte < 0x7f) ? 1.0f : ROW_OTHER_BYTE;
 }
 
-static void add_embedding(struct gguf_builder *b, uint64_t seed)
+static void add_embedding(struct gguf_builder *b, uint64_t seed, uint32_t type)
 {
     uint64_t counter = 0, key = hash64("token_embd", 10, seed);
     static const uint64_t dims[] = {TINY_EMBD, TINY_VOCAB};
-    uint8_t q[TINY_EMBD / 32 * 34];
+    uint8_t q[TINY_EMBD * sizeof(float)];
     struct buf all = {0};
     for (int id = 0; id < TINY_VOCAB; id++) {
         float x[TINY_EMBD];
         for (int i = 0; i < TINY_EMBD; i++)
             x[i] = bell(key, &counter) * GAIN_EMBD * row_gain(id);
-        tiny_quantise_q8_0(x, TINY_EMBD, q);
-        buf_add(&all, q, sizeof q);
+        tiny_quantise(type, x, TINY_EMBD, q);
+        buf_add(&all, q, gguf_type_bytes(type, TINY_EMBD));
     }
-    gguf_builder_tensor(b, "token_embd.weight", 2, dims, GGUF_Q8_0, all.p, all.len);
+    gguf_builder_tensor(b, "token_embd.weight", 2, dims, type, all.p, all.len);
     b->data.bad |= all.bad;
     buf_deinit(&all);
 }
 
-void tiny_model_tensors(struct gguf_builder *b, uint64_t seed)
+void tiny_model_typed_tensors(struct gguf_builder *b, uint64_t seed, uint32_t matrices,
+                              uint32_t embedding)
 {
     static const struct {
         const char *name;
@@ -106,18 +108,23 @@ void tiny_model_tensors(struct gguf_builder *b, uint64_t seed)
         {"attn_v", TINY_EMBD, TINY_KV_HEADS * TINY_HEAD_DIM, GAIN_OTHER},
     };
     char name[64];
-    add_embedding(b, seed);
+    add_embedding(b, seed, embedding);
     for (int l = 0; l < TINY_LAYERS; l++) {
         snprintf(name, sizeof name, "blk.%d.attn_norm.weight", l);
         add_norm(b, name, seed);
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
             snprintf(name, sizeof name, "blk.%d.%s.weight", l, rows[i].name);
-            add_matrix(b, name, seed, rows[i].n0, rows[i].n1, rows[i].gain);
+            add_matrix(b, name, seed, rows[i].n0, rows[i].n1, rows[i].gain, matrices);
         }
         snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", l);
         add_norm(b, name, seed);
     }
     add_norm(b, "output_norm.weight", seed);
+}
+
+void tiny_model_tensors(struct gguf_builder *b, uint64_t seed)
+{
+    tiny_model_typed_tensors(b, seed, GGUF_Q4_1, GGUF_Q8_0);
 }
 
 void tiny_model_keys(struct gguf_builder *b)
@@ -138,16 +145,21 @@ void tiny_model_keys(struct gguf_builder *b)
     gguf_builder_u32(b, "general.quantization_version", 2);
 }
 
-void *tiny_model_bytes(uint64_t seed, size_t *n)
+void *tiny_model_typed_bytes(uint64_t seed, uint32_t matrices, uint32_t embedding, size_t *n)
 {
     struct gguf_builder b;
     gguf_builder_init(&b);
     tiny_model_keys(&b);
     tiny_model_tokenizer(&b);
-    tiny_model_tensors(&b, seed);
+    tiny_model_typed_tensors(&b, seed, matrices, embedding);
     void *p = gguf_builder_finish(&b, n);
     gguf_builder_deinit(&b);
     return p;
+}
+
+void *tiny_model_bytes(uint64_t seed, size_t *n)
+{
+    return tiny_model_typed_bytes(seed, GGUF_Q4_1, GGUF_Q8_0, n);
 }
 
 int tiny_model_write(uint64_t seed, const char *path)

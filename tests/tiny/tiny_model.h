@@ -29,12 +29,16 @@ enum {
 
 /* The whole file, 64-byte aligned (fit for gguf_open_mem); free() it. NULL = no memory. */
 void *tiny_model_bytes(uint64_t seed, size_t *n);
+/* The same weights with other types (enum gguf_type): of the matrices and of the embedding. */
+void *tiny_model_typed_bytes(uint64_t seed, uint32_t matrices, uint32_t embedding, size_t *n);
 int tiny_model_write(uint64_t seed, const char *path); /* 0, or -1 with errno */
 
 /* The parts, for tests that build a file with something changed. */
 void tiny_model_keys(struct gguf_builder *b);      /* hyper-parameters */
 void tiny_model_tokenizer(struct gguf_builder *b); /* vocabulary, merges, template */
 void tiny_model_tensors(struct gguf_builder *b, uint64_t seed);
+void tiny_model_typed_tensors(struct gguf_builder *b, uint64_t seed, uint32_t matrices,
+                              uint32_t embedding);
 const char *tiny_model_template(void);
 
 #endif

@@ -29,6 +29,11 @@ static inline float f16_to_f32(uint16_t h) {
     return f32_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
+/* bfloat16 is the upper half of a float. */
+static inline float bf16_to_f32(uint16_t h) {
+    return f32_of_bits((uint32_t)h << 16);
+}
+
 static inline uint16_t f32_to_f16(float f) {
     uint32_t u = f32_bits(f), a = u & 0x7fffffffu;
     uint16_t sign = (uint16_t)((u >> 16) & 0x8000u);

@@ -19,6 +19,10 @@ void group_q4_1_avx2(const uint8_t *group, uint32_t n_blocks, const struct act_b
                      uint32_t n, float (*acc)[PACKED_ROWS]);
 void group_q8_0_avx2(const uint8_t *group, uint32_t n_blocks, const struct act_block *act,
                      uint32_t n, float (*acc)[PACKED_ROWS]);
+void group_f16_avx2(const uint8_t *group, uint32_t n_blocks, const struct act_block *act,
+                    uint32_t n, float (*acc)[PACKED_ROWS]);
+void group_bf16_avx2(const uint8_t *group, uint32_t n_blocks, const struct act_block *act,
+                     uint32_t n, float (*acc)[PACKED_ROWS]);
 void group_f32_avx2(const uint8_t *group, uint32_t n_blocks, const struct act_block *act,
                     uint32_t n, float (*acc)[PACKED_ROWS]);
 

@@ -51,10 +51,23 @@ static void step_quantised(float acc[PACKED_ROWS], const struct plain_block *b,
     }
 }
 
-static void step_f32(float acc[PACKED_ROWS], const uint8_t *b, const struct act_block *a) {
+/* The 16 weights of a column of a float block. */
+static void float_column(float w[PACKED_ROWS], const uint8_t *b, int col, enum gguf_type type) {
+    uint16_t h[PACKED_ROWS];
+    if (type == GGUF_F32) {
+        memcpy(w, b + (size_t)col * PACKED_ROWS * sizeof *w, PACKED_ROWS * sizeof *w);
+        return;
+    }
+    memcpy(h, b + (size_t)col * sizeof h, sizeof h);
+    for (int r = 0; r < PACKED_ROWS; r++)
+        w[r] = type == GGUF_F16 ? f16_to_f32(h[r]) : bf16_to_f32(h[r]);
+}
+
+static void step_float(float acc[PACKED_ROWS], const uint8_t *b, enum gguf_type type,
+                       const struct act_block *a) {
     for (int col = 0; col < PACKED_COLS; col++) {
         float x = a->d * (float)a->q[col], w[PACKED_ROWS];
-        memcpy(w, b + (size_t)col * sizeof w, sizeof w);
+        float_column(w, b, col, type);
         for (int r = 0; r < PACKED_ROWS; r++)
             acc[r] = fmaf(w[r], x, acc[r]);
     }
@@ -72,10 +85,10 @@ static void group_sums(const struct packed_matrix *w, const uint8_t *group,
             unpack_q8_0(&plain, group);
         for (uint32_t t = 0; t < n; t++) {
             const struct act_block *a = act + (size_t)t * w->n_blocks + b;
-            if (w->type == GGUF_F32)
-                step_f32(acc[t], group, a);
-            else
+            if (w->type == GGUF_Q4_1 || w->type == GGUF_Q8_0)
                 step_quantised(acc[t], &plain, a, w->type == GGUF_Q4_1);
+            else
+                step_float(acc[t], group, w->type, a);
         }
     }
 }

@@ -1,4 +1,4 @@
-/* AVX2 products: batches of tokens, row groups, the last group's padding; and the F32 kernel. */
+/* AVX2 products: batches of tokens, row groups, the last group's padding. */
 #if defined(__x86_64__)
 #include "worker/engine/cpu/matmul_avx2.h"
 
@@ -7,45 +7,6 @@
 #include <assert.h>
 #include <string.h>
 
-/* One block, T tokens: 16 rows' chains over 32 columns. */
-ALWAYS_INLINE void block_f32(const uint8_t *block, const struct act_block *act, size_t stride,
-                             const int T, float (*acc)[PACKED_ROWS]) {
-    const float *w = (const float *)(const void *)block;
-    float x[4][PACKED_COLS];
-    __m256 sum[4][2];
-    for (int t = 0; t < T; t++) {
-        const struct act_block *a = act + (size_t)t * stride;
-        for (int c = 0; c < PACKED_COLS; c++)
-            x[t][c] = a->d * (float)a->q[c];
-    }
-    UNROLL for (int t = 0; t < T; t++)
-        UNROLL for (int h = 0; h < 2; h++)
-            sum[t][h] = _mm256_loadu_ps(acc[t] + 8 * h);
-    for (int c = 0; c < PACKED_COLS; c++, w += PACKED_ROWS) {
-        __m256 w0 = _mm256_loadu_ps(w), w1 = _mm256_loadu_ps(w + 8);
-        UNROLL for (int t = 0; t < T; t++) {
-            __m256 v = _mm256_broadcast_ss(&x[t][c]);
-            sum[t][0] = _mm256_fmadd_ps(w0, v, sum[t][0]);
-            sum[t][1] = _mm256_fmadd_ps(w1, v, sum[t][1]);
-        }
-    }
-    UNROLL for (int t = 0; t < T; t++)
-        UNROLL for (int h = 0; h < 2; h++)
-            _mm256_storeu_ps(acc[t] + 8 * h, sum[t][h]);
-}
-
-void group_f32_avx2(const uint8_t *group, uint32_t n_blocks, const struct act_block *act,
-                    uint32_t n, float (*acc)[PACKED_ROWS]) {
-    for (uint32_t b = 0; b < n_blocks; b++, group += PACKED_F32_BYTES) {
-        const struct act_block *a = act + b;
-        uint32_t t = 0;
-        for (; t + 4 <= n; t += 4)
-            block_f32(group, a + (size_t)t * n_blocks, n_blocks, 4, acc + t);
-        for (; t < n; t++)
-            block_f32(group, a + (size_t)t * n_blocks, n_blocks, 1, acc + t);
-    }
-}
-
 static void group_sums(const struct packed_matrix *w, const uint8_t *group,
                        const struct act_block *act, uint32_t n, float (*acc)[PACKED_ROWS]) {
     memset(acc, 0, n * sizeof *acc);
@@ -53,6 +14,10 @@ static void group_sums(const struct packed_matrix *w, const uint8_t *group,
         group_q4_1_avx2(group, w->n_blocks, act, n, acc);
     else if (w->type == GGUF_Q8_0)
         group_q8_0_avx2(group, w->n_blocks, act, n, acc);
+    else if (w->type == GGUF_F16)
+        group_f16_avx2(group, w->n_blocks, act, n, acc);
+    else if (w->type == GGUF_BF16)
+        group_bf16_avx2(group, w->n_blocks, act, n, acc);
     else
         group_f32_avx2(group, w->n_blocks, act, n, acc);
 }

@@ -38,6 +38,14 @@ static uint16_t random_scale(struct rnd *r) {
     return f32_to_f16((rnd_unit(r) * 0.02f + 0.001f) * (rnd_below(r, 2) ? 1 : -1));
 }
 
+/* One F16 or BF16 value of about N(0, 0.1); some are zero, minus zero or denormal. */
+static void random_half(uint8_t *p, struct rnd *r, enum gguf_type type) {
+    float f;
+    rnd_fill(r, &f, 1, 0.1f, true);
+    uint16_t h = type == GGUF_F16 ? f32_to_f16(f) : (uint16_t)(f32_bits(f) >> 16);
+    memcpy(p, &h, sizeof h);
+}
+
 void tensor_make(struct gguf_tensor *t, struct rnd *r, enum gguf_type type, uint32_t rows,
                  uint32_t cols) {
     memset(t, 0, sizeof *t);
@@ -48,14 +56,19 @@ void tensor_make(struct gguf_tensor *t, struct rnd *r, enum gguf_type type, uint
     t->dims[1] = rows;
     t->dims[2] = t->dims[3] = 1;
     t->type = type;
-    size_t block = type == GGUF_Q4_1 ? 20 : type == GGUF_Q8_0 ? 34 : 128;
-    t->bytes = type == GGUF_F32 ? (uint64_t)rows * cols * 4 : (uint64_t)rows * cols / 32 * block;
+    size_t block = type == GGUF_Q4_0 ? 18 : type == GGUF_Q4_1 ? 20 : 34;
+    t->bytes = gguf_type_bytes(type, (uint64_t)rows * cols);
     uint8_t *p = mem_alloc(t->bytes);
     if (p == NULL)
         abort();
     t->data = p;
     if (type == GGUF_F32) {
         rnd_fill(r, (float *)(void *)p, rows * cols, 0.1f, true);
+        return;
+    }
+    if (type == GGUF_F16 || type == GGUF_BF16) {
+        for (uint32_t i = 0; i < rows * cols; i++)
+            random_half(p + 2 * (size_t)i, r, type);
         return;
     }
     for (uint64_t i = 0; i < t->bytes; i++)
@@ -82,6 +95,17 @@ double tensor_at(const struct gguf_tensor *t, uint32_t row, uint32_t col) {
         float f;
         memcpy(&f, p + 4 * at, 4);
         return (double)f;
+    }
+    if (t->type == GGUF_F16)
+        return half_at(p + 2 * at);
+    if (t->type == GGUF_BF16) {
+        uint16_t h;
+        memcpy(&h, p + 2 * at, 2);
+        return (double)bf16_to_f32(h);
+    }
+    if (t->type == GGUF_Q4_0) {
+        p += at / 32 * 18;
+        return half_at(p) * ((c < 16 ? p[2 + c] & 15 : p[2 + c - 16] >> 4) - 8);
     }
     if (t->type == GGUF_Q8_0) {
         p += at / 32 * 34;

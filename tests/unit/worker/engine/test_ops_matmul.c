@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "worker/engine/cpu/cpu_math.h"
+#include "worker/engine/cpu/f16.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -17,7 +18,9 @@ static struct rnd rnd = {.seed = 23};
 static float x[TOKENS * COLS], a[TOKENS * ROWS], b[TOKENS * ROWS];
 static struct act_block act[TOKENS * ACT_BLOCKS(COLS)];
 
-static const enum gguf_type types[] = {GGUF_Q4_1, GGUF_Q8_0, GGUF_F32};
+static const enum gguf_type types[] = {GGUF_Q4_1, GGUF_Q8_0, GGUF_F32,
+                                       GGUF_Q4_0, GGUF_F16,  GGUF_BF16};
+#define TYPES 6
 
 struct fixture {
     struct gguf_tensor t;
@@ -41,12 +44,12 @@ static void make_acts(uint32_t n_tokens, uint32_t cols, bool odd) {
 }
 
 static uint32_t random_cols(enum gguf_type type, uint32_t max) {
-    return type == GGUF_F32 ? 1 + rnd_below(&rnd, max) : 32 * (1 + rnd_below(&rnd, max / 32));
+    return gguf_type_bytes(type, 1) > 0 ? 1 + rnd_below(&rnd, max) : 32 * (1 + rnd_below(&rnd, max / 32));
 }
 
 START_TEST(rows_come_back) {
     for (int round = 0; round < 60; round++) {
-        enum gguf_type type = types[round % 3];
+        enum gguf_type type = types[round % TYPES];
         uint32_t rows = 1 + rnd_below(&rnd, 50), cols = random_cols(type, 200);
         struct fixture f;
         fixture_make(&f, type, rows, cols);
@@ -61,7 +64,7 @@ START_TEST(rows_come_back) {
 END_TEST
 
 START_TEST(twins_equal_for_all_token_counts) {
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < TYPES; kind++) {
         for (uint32_t n = 1; n <= 33; n++) {
             uint32_t rows = 1 + rnd_below(&rnd, ROWS), cols = random_cols(types[kind], 1024);
             struct fixture f;
@@ -81,7 +84,7 @@ END_TEST
 
 /* The same bytes whether tokens come alone or 70 at a time, groups one by one or all at once. */
 START_TEST(results_do_not_depend_on_tiles) {
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < TYPES; kind++) {
         struct fixture f;
         fixture_make(&f, types[kind], ROWS - 3, COLS);
         make_acts(TOKENS, COLS, true);
@@ -106,7 +109,7 @@ END_TEST
 
 START_TEST(close_to_double_reference) {
     for (int round = 0; round < 60; round++) {
-        enum gguf_type type = types[round % 3];
+        enum gguf_type type = types[round % TYPES];
         uint32_t rows = 1 + rnd_below(&rnd, 40), cols = random_cols(type, 800), n = 3;
         struct fixture f;
         fixture_make(&f, type, rows, cols);
@@ -164,6 +167,48 @@ START_TEST(extreme_weights_do_not_saturate) {
 }
 END_TEST
 
+/* Equal values give equal bytes, whichever float type holds them. */
+START_TEST(float_types_agree) {
+    for (int kind = 0; kind < 2; kind++) {
+        enum gguf_type type = kind == 0 ? GGUF_F16 : GGUF_BF16;
+        struct fixture half, full;
+        fixture_make(&half, type, 40, 100);
+        fixture_make(&full, GGUF_F32, 40, 100);
+        for (uint32_t i = 0; i < 40 * 100; i++)
+            ((float *)(uintptr_t)full.t.data)[i] = (float)tensor_at(&half.t, i / 100, i % 100);
+        packed_matrix_fill(&full.m, &full.t, 0, full.m.n_groups);
+        make_acts(9, 100, true);
+        memset(a, 0x33, sizeof a);
+        memcpy(b, a, sizeof a);
+        ops_twin()->matmul(&half.m, 0, half.m.n_groups, act, 9, a, ROWS, false);
+        ops_twin()->matmul(&full.m, 0, full.m.n_groups, act, 9, b, ROWS, false);
+        ck_assert_mem_eq(a, b, sizeof a);
+        fixture_drop(&half);
+        fixture_drop(&full);
+    }
+}
+END_TEST
+
+/* Every scale whose eightfold F16 can hold: the folded minimum is exactly -8 d. */
+START_TEST(q4_0_folds_exactly) {
+    uint8_t bytes[18] = {0};
+    struct gguf_tensor t = {
+        .n_dims = 2, .dims = {32, 1, 1, 1}, .data = bytes, .type = GGUF_Q4_0, .bytes = 18};
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        uint16_t d = (uint16_t)h;
+        float f = f16_to_f32(d);
+        if (!(fabsf(f) <= 8188))
+            continue;
+        struct packed_matrix m;
+        memcpy(bytes, &d, 2);
+        matrix_make(&m, &t);
+        packed_matrix_row(&m, 0, a);
+        ck_assert(a[0] == -8 * f && a[31] == a[0]);
+        mem_free(m.data);
+    }
+}
+END_TEST
+
 START_TEST(plan_refuses_what_it_cannot_read) {
     struct packed_matrix m;
     struct err e;
@@ -171,7 +216,7 @@ START_TEST(plan_refuses_what_it_cannot_read) {
     ck_assert_int_eq(packed_matrix_plan(&m, &good, &e), 0);
     ck_assert(m.n_groups == 1 && m.n_blocks == 2 && m.bytes == 2 * PACKED_Q8_0_BYTES);
     struct gguf_tensor t = good;
-    t.type = GGUF_BF16;
+    t.type = 12; /* Q4_K */
     ck_assert_int_eq(packed_matrix_plan(&m, &t, &e), -1);
     ck_assert_int_eq(e.code, ERR_BAD_FILE);
     t = good;
@@ -199,6 +244,8 @@ int main(void) {
     tcase_add_test(c, results_do_not_depend_on_tiles);
     tcase_add_test(c, close_to_double_reference);
     tcase_add_test(c, extreme_weights_do_not_saturate);
+    tcase_add_test(c, float_types_agree);
+    tcase_add_test(c, q4_0_folds_exactly);
     tcase_add_test(c, plan_refuses_what_it_cannot_read);
     suite_add_tcase(suite, c);
     SRunner *run = srunner_create(suite);
