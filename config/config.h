@@ -41,7 +41,12 @@ enum settings_action {
 
 /* Values of the CHOICE fields; log_level holds an enum log_level of base/log.h. */
 enum settings_engine { SETTINGS_ENGINE_CPU, SETTINGS_ENGINE_NULL };
-enum settings_kernel { SETTINGS_KERNEL_AUTO, SETTINGS_KERNEL_SCALAR, SETTINGS_KERNEL_AVX2 };
+enum settings_kernel {
+    SETTINGS_KERNEL_AUTO,
+    SETTINGS_KERNEL_SCALAR,
+    SETTINGS_KERNEL_AVX2,
+    SETTINGS_KERNEL_AVX512
+};
 
 struct settings {
 #define SETTINGS_TYPE_TEXT(field) char field[SETTINGS_TEXT_MAX];

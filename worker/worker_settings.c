@@ -88,7 +88,8 @@ static uint64_t ns_of(double seconds) {
 static void set_plain(struct worker_config *cfg, const struct settings *s) {
     static const enum engine_kernel kernels[] = {[SETTINGS_KERNEL_AUTO] = ENGINE_KERNEL_AUTO,
                                                  [SETTINGS_KERNEL_SCALAR] = ENGINE_KERNEL_SCALAR,
-                                                 [SETTINGS_KERNEL_AVX2] = ENGINE_KERNEL_AVX2};
+                                                 [SETTINGS_KERNEL_AVX2] = ENGINE_KERNEL_AVX2,
+                                                 [SETTINGS_KERNEL_AVX512] = ENGINE_KERNEL_AVX512};
     cfg->engine.backend = s->engine == SETTINGS_ENGINE_NULL ? "null" : "cpu";
     cfg->engine.kernel = kernels[s->kernel];
     cfg->engine.chaos_seed = (uint64_t)s->debug_chaos;

@@ -41,12 +41,21 @@
 #define ENGINE_SPANS_MAX 256
 #define ENGINE_CPUS_MAX 64
 
-enum engine_kernel { ENGINE_KERNEL_AUTO, ENGINE_KERNEL_SCALAR, ENGINE_KERNEL_AVX2 };
+enum engine_kernel {
+    ENGINE_KERNEL_AUTO,
+    ENGINE_KERNEL_SCALAR,
+    ENGINE_KERNEL_AVX2,
+    ENGINE_KERNEL_AVX512
+};
+
+/* How K and V are stored: INT8 halves them, with a scale per position and head. Part of the numerics id. */
+enum engine_kv_type { ENGINE_KV_F16, ENGINE_KV_INT8 };
 
 struct engine_config {
     const char *backend;           /* "cpu", "null" */
     const struct model *model;     /* open until engine_close */
     enum engine_kernel kernel;
+    enum engine_kv_type kv_type;
     uint32_t n_threads;            /* compute threads, >= 1 */
     uint32_t cpus[ENGINE_CPUS_MAX], n_cpus; /* pin compute threads round robin; n_cpus 0 = do not */
     uint32_t n_blocks;             /* KV blocks, the trash block included */
