@@ -29,6 +29,7 @@ struct backend_ops {
     void (*step_release)(struct backend *b, uint64_t step);
     const void *(*block_bytes)(const struct backend *b, uint32_t block);    /* optional */
     uint64_t (*positions_computed)(const struct backend *b);
+    int (*measure)(const struct engine_config *cfg, struct engine_rates *out, struct err *e); /* optional */
 };
 
 extern const struct backend_ops backend_cpu;  /* worker/engine/cpu */

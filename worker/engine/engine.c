@@ -102,6 +102,17 @@ int engine_open(struct engine **out, const struct engine_config *cfg, struct err
     return 0;
 }
 
+int engine_measure(const struct engine_config *cfg, struct engine_rates *out, struct err *e)
+{
+    const struct backend_ops *ops = backend_find(cfg->backend);
+    if (ops == NULL || ops->measure == NULL)
+        return err_set_param(e, ERR_BAD_VALUE, "backend", "backend '%s' has no rates to measure",
+                             cfg->backend != NULL ? cfg->backend : "");
+    if (cfg->n_threads < 1 || cfg->n_cpus > ENGINE_CPUS_MAX)
+        return err_set_param(e, ERR_BAD_VALUE, "threads", "no threads to measure with");
+    return ops->measure(cfg, out, e);
+}
+
 void engine_close(struct engine **eng)
 {
     struct engine *g = *eng;

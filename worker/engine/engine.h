@@ -162,4 +162,12 @@ void engine_step_release(struct engine *eng, uint64_t step);
 const void *engine_block_bytes(const struct engine *eng, uint32_t block);
 uint64_t engine_positions_computed(const struct engine *eng);
 
+/* What bounds a backend on this machine, measured now (about a third of a second): for benchmarks, beside their
+ * figures. Only backend, kernel, n_threads and cpus of `cfg` count; no engine should be running meanwhile. */
+struct engine_rates {
+    double read_gb_s;              /* memory read bandwidth of n_threads threads */
+    double int8_gmac_s;            /* multiply-adds of the product kernel when all it touches is in its caches */
+};
+int engine_measure(const struct engine_config *cfg, struct engine_rates *out, struct err *e);
+
 #endif
