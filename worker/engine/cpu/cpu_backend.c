@@ -1,5 +1,6 @@
 /* The CPU backend: opens weights, KV pool and workspace, and gives the runner its segments. */
 #include "worker/engine/backend.h"
+#include "worker/engine/cpu/cpu_rates.h"
 #include "worker/engine/cpu/forward.h"
 #include "worker/engine/step/runner.h"
 #include "worker/engine/step/segments.h"
@@ -287,4 +288,5 @@ const struct backend_ops backend_cpu = {
     .step_release = cpu_release,
     .block_bytes = cpu_block_bytes,
     .positions_computed = cpu_positions,
+    .measure = cpu_measure,
 };
