@@ -53,7 +53,7 @@ else
     TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp second_deadlock_stack=1 ${TSAN_OPTIONS:-}" run tsan build/tsan -L tsan
     say "build: build/fuzz (libFuzzer targets compile and replay)"
     build build/fuzz -DCMAKE_BUILD_TYPE=Debug -DSLUICE_FUZZ=ON -DCMAKE_C_COMPILER=clang
-    run fuzz build/fuzz -L fuzz
+    run fuzz build/fuzz -R "^fuzz_"
 fi
 
 python3 tests/count.py "$results"
