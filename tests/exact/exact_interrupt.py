@@ -16,6 +16,7 @@ COUNTERS = {"preemptions": "vllm:num_preemptions_total", "parks": "sluice:steps_
 # No two alike, so that the three meet in every order. A prompt must fit into the steps between two preemptions of a
 # sequence that is alone at the end, or the switches, which know no mercy, keep it from ever answering.
 SWITCHES = ["--debug-preempt-every", "5", "--debug-park-every", "3", "--debug-drop-every", "4"]
+OFTEN = ["--debug-preempt-every", "3", "--debug-park-every", "2", "--debug-drop-every", "4"]
 QUICK_NULL = ["--engine", "null", "--null-token-us", "1", "--null-step-us", "20"]
 
 
@@ -66,7 +67,8 @@ def main():
             requests = [r for r in requests if prompts.size(r[1]) <= 40]
         alone = [replies.ask(s.port, body) for _, body in requests]
     least = 100 if which == "real" else 1000
-    compared, wrong = interrupted(model, engine + SWITCHES, requests, alone, least, 200)
+    switches = OFTEN if which == "real" else engine + SWITCHES
+    compared, wrong = interrupted(model, switches, requests, alone, least, 200)
     if which != "real":
         more = ["--kv-tokens", "1024", "--prefill-chunk", "100", "--threads", "2", "--debug-chaos", "11"]
         c, w = interrupted(model, engine + SWITCHES + more, requests, alone, least // 4, 200)

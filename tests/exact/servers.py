@@ -64,3 +64,9 @@ class Up(harness.Server):
         shutil.rmtree(self.dir, ignore_errors=True)
         if not failed and code != 0:
             raise AssertionError("the server ended with %d\n%s" % (code, self.tail()))
+
+
+def nothing_left(server):
+    """Every sequence and block was taken back."""
+    gauges = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")
+    harness.wait_until(lambda: all(server.metric(g) == 0 for g in gauges), "gauges to be zero")

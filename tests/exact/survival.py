@@ -112,12 +112,7 @@ def no_worker(server, requests, alone):
     if status != 503:
         raise Failed("no worker: /ready says %d" % status)
     server.ready()
-    nothing_left(server)
-
-
-def nothing_left(server):
-    gauges = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")
-    harness.wait_until(lambda: all(server.metric(g) == 0 for g in gauges), "gauges to be zero")
+    servers.nothing_left(server)
 
 
 def gateway_killed(server, requests, alone):
@@ -127,25 +122,25 @@ def gateway_killed(server, requests, alone):
     if eight.join() != ["cut"] * STREAMS:
         raise Failed("the gateway killed: streams end with %s" % [s.end for s in eight.streams])
     server.ready()
-    nothing_left(server)
+    servers.nothing_left(server)
     if server.children()["worker"] != worker:
         raise Failed("the worker did not outlive the gateway")
     for (name, body), want in zip(requests[:3], alone):
         if replies.structure(replies.ask(server.port, body)) != replies.structure(want):
             raise Failed("after the gateway's restart: another answer to %s" % name)
-    nothing_left(server)
+    servers.nothing_left(server)
 
 
 def main():
     model = servers.model_file(sys.argv[1])
     # The tiny model has to be slowed down, or its streams end before eight clients have begun to read.
-    out, slow = (500, ["--kernel", "scalar"]) if sys.argv[1] == "tiny" else (40, [])
+    out, slow = (300, ["--kernel", "scalar"]) if sys.argv[1] == "tiny" else (40, [])
     with servers.Up(model, "--no-worker-timeout-s", str(harness.LIMIT_S), *slow) as s:
         requests, batch = requests_of(s, out, "default"), requests_of(s, out, "flex")
         alone = [replies.ask(s.port, body) for _, body in requests]
         worker_killed(s, requests, alone, 1 if sys.argv[1] == "real" else 3)
         worker_killed(s, batch, alone, 1)
-        nothing_left(s)
+        servers.nothing_left(s)
         gateway_killed(s, requests, alone)
         gateway_killed(s, batch, alone)
     with servers.Up(model, "--no-worker-timeout-s", str(NO_WORKER_S), *slow) as s:
