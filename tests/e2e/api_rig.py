@@ -265,7 +265,7 @@ class ApiTest(harness.E2ETest):
         return self.pair
 
     def tearDown(self):
-        for p in self.processes:  # no crash, no sanitizer report, whatever the test did
-            code = p.popen.poll()
-            self.assertIn(code, (None, 0, -signal.SIGKILL, -signal.SIGTERM), p.tail())
+        ended = [(p, p.popen.poll()) for p in self.processes]
         super().tearDown()
+        for p, code in ended:  # no crash, no sanitizer report, whatever the test did
+            self.assertIn(code, (None, 0, -signal.SIGKILL, -signal.SIGTERM), p.tail())
