@@ -63,7 +63,7 @@ static unsigned zap_receive(void *rep, struct frame f[ZAP_FRAMES])
 {
     unsigned n = 0;
     for (int more = 1; more; n++) {
-        struct frame spare, *at = n < ZAP_FRAMES ? &f[n] : &spare;
+        struct frame spare = {0}, *at = n < ZAP_FRAMES ? &f[n] : &spare;
         int got = zmq_recv(rep, at->p, sizeof at->p, 0);
         if (got < 0)
             return 0;
