@@ -2,7 +2,7 @@
  * bandwidth measured beside them. Not a test: nothing is asserted, figures mean something only
  * with the machine.
  *
- * usage: bench_ops [scalar|avx2] [seconds per line, default 0.3]
+ * usage: bench_ops [scalar|avx2|avx512] [seconds per line, default 0.3]
  * Shapes are those of a 135 M llama (30 layers, 576 wide, 1,536 inner, 9 heads of 64 over 3,
  * 49,152 ids); all layers lie in memory side by side, so that one token streams them as a forward
  * pass does.
@@ -178,7 +178,7 @@ static void bench_attention(void) {
     struct hparams hp = {.n_layers = LAYERS, .n_kv_heads = KV_HEADS, .head_dim = HEAD_DIM,
                          .n_rot = HEAD_DIM};
     uint32_t blocks[CONTEXT / KV_BLOCK_TOKENS];
-    if (kv_shape_init(&kv, &hp, NULL) != 0)
+    if (kv_shape_init(&kv, &hp, ENGINE_KV_F16, NULL) != 0)
         exit(1);
     size_t bytes = kv.block_stride * (CONTEXT / KV_BLOCK_TOKENS);
     uint8_t *pool = need(mem_map(bytes));
@@ -261,8 +261,10 @@ int main(int argc, char **argv) {
         kernel = ENGINE_KERNEL_SCALAR;
     else if (argc > 1 && strcmp(argv[1], "avx2") == 0)
         kernel = ENGINE_KERNEL_AVX2;
+    else if (argc > 1 && strcmp(argv[1], "avx512") == 0)
+        kernel = ENGINE_KERNEL_AVX512;
     else if (argc > 1) {
-        fprintf(stderr, "usage: bench_ops [scalar|avx2] [seconds per line]\n");
+        fprintf(stderr, "usage: bench_ops [scalar|avx2|avx512] [seconds per line]\n");
         return 2;
     }
     if (argc > 2)

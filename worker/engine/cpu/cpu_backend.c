@@ -14,7 +14,6 @@
 
 /* Raised whenever any output byte changes; the same for scalar and every SIMD width (rule E10). */
 #define CPU_FAMILY "cpu-q8a-1"
-#define CPU_KV_TYPE "f16"
 #define WARM_ROWS 16
 
 struct backend {
@@ -100,7 +99,7 @@ static void describe(struct backend *b, const struct engine_config *cfg)
         .n_ctx = hp->n_ctx,
         .n_vocab = hp->n_vocab,
         .n_segments = hp->n_layers + segments_slices(cfg->model),
-        .numerics_id = segments_numerics_id(cfg->model, CPU_KV_TYPE, CPU_FAMILY),
+        .numerics_id = segments_numerics_id(cfg->model, kv_type_name(cfg->kv_type), CPU_FAMILY),
         .family = CPU_FAMILY,
     };
 }
@@ -151,6 +150,7 @@ static int make_memory(struct backend *b, const struct engine_config *cfg, struc
         .head_dim = hp->head_dim,
         .n_vocab = hp->n_vocab,
         .n_threads = cfg->n_threads,
+        .n_ctx = hp->n_ctx,
     };
     b->blocks_bytes = cfg->n_blocks * b->f.kv.block_stride;
     b->f.blocks = mem_map(b->blocks_bytes);
@@ -177,7 +177,7 @@ static int open_parts(struct backend *b, const struct engine_config *cfg, int fd
     b->cpu = cfg->n_cpus > 0 ? (int)cfg->cpus[0] : -1;
     b->f.ops = cpu_ops_choose(cfg->kernel, e);
     if (b->f.ops == NULL || check_shape(&b->f.hp, e) < 0 ||
-        kv_shape_init(&b->f.kv, &b->f.hp, e) < 0)
+        kv_shape_init(&b->f.kv, &b->f.hp, cfg->kv_type, e) < 0)
         return -1;
     describe(b, cfg);
     struct plan_caps caps = {

@@ -1,5 +1,7 @@
 #include "worker/engine/cpu/forward.h"
 
+#include "worker/engine/cpu/forward_attention.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -131,7 +133,7 @@ static void quantise_ff_tile(void *ctx, uint32_t tile, uint32_t thread)
     quantise_rows(g, g->f->scratch.gate, g->f->hp.n_ff, tile);
 }
 
-/* ---- attention ---- */
+/* ---- what attention reads ---- */
 
 static void rope_store_row(const struct segment *g, const struct piece *p, uint32_t i)
 {
@@ -158,34 +160,6 @@ static void rope_store_tile(void *ctx, uint32_t tile, uint32_t thread)
     const struct piece *p = &g->f->scratch.pieces[tile];
     for (uint32_t i = 0; i < p->n; i++)
         rope_store_row(g, p, i);
-}
-
-static void attention_tile(void *ctx, uint32_t tile, uint32_t thread)
-{
-    (void)thread;
-    const struct segment *g = ctx;
-    const struct forward *f = g->f;
-    uint32_t n_kv = f->hp.n_kv_heads, group = f->hp.n_heads / n_kv, kv_head = tile % n_kv;
-    /* Last piece first: it sees the longest context, and a late long tile leaves the others
-     * waiting. */
-    const struct piece *p = &f->scratch.pieces[f->scratch.n_pieces - 1 - tile / n_kv];
-    size_t stride = (size_t)f->hp.n_heads * f->hp.head_dim;
-    size_t at = p->row * stride + (size_t)kv_head * group * f->hp.head_dim;
-    struct attention_args a = {
-        .kv = &f->kv,
-        .pool = f->blocks,
-        .blocks = g->s->plan.spans[p->span].blocks,
-        .layer = g->layer,
-        .kv_head = kv_head,
-        .n_group = group,
-        .pos = p->pos,
-        .n = p->n,
-        .q = f->scratch.q + at,
-        .q_stride = stride,
-        .out = f->scratch.att + at,
-        .out_stride = stride,
-    };
-    f->ops->attention(&a);
 }
 
 /* ---- feed-forward ---- */
@@ -237,7 +211,7 @@ static void attention_half(const struct segment *g)
                  {&g->lw->m[LAYER_V], sc->v, kv}},
     });
     pool_run(f->pool, rope_store_tile, ctx, sc->n_pieces);
-    pool_run(f->pool, attention_tile, ctx, sc->n_pieces * f->hp.n_kv_heads);
+    forward_attention(f, g->s, g->layer);
     pool_run(f->pool, quantise_att_tile, ctx, row_tiles(g->n_rows));
     run_products(&(struct products){
         .f = f,

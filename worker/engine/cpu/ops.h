@@ -1,5 +1,6 @@
 /* ops.h - the arithmetic of a llama-family forward pass on a CPU, as a table of functions with a
- * scalar and an AVX2+FMA+F16C instance whose results are equal to the last bit (rule E4).
+ * scalar, an AVX2+FMA+F16C and an AVX-512+VNNI instance whose results are equal to the last bit
+ * (rule E4).
  *
  * Nothing here knows a step, a span, a sequence or a thread. Every function works on a TILE its
  * caller chose (some row groups and tokens of a product, one row of a norm, some query positions
@@ -36,6 +37,7 @@
 struct act_block {
     float d;      /* largest |x| / 127; 0 when all |x| < 1e-30 */
     float s;      /* d * (float)(sum of q): factor of a weight block's minimum */
+    int32_t lift; /* -128 * (sum of q): what a sum of (w + 128) * q is too large by, negated */
     int8_t q[32];
 };
 /* Blocks of one token of n values: the last one is filled up with zeros. */
@@ -53,10 +55,24 @@ struct attention_args {
      * overlap. */
     const float *q; size_t q_stride;
     float *out; size_t out_stride;
+    /* NULL: everything, into `out`. Else only the splits split_begin .. split_end - 1 (which need
+     * not all exist) into partials[split][row][ATTENTION_PARTIAL(head_dim)], `out` untouched; once
+     * all splits are there, attention_join makes `out`, with the bytes of the undivided call. So
+     * one long context is shared by many threads. Then n * n_group <= ATTENTION_PART_ROWS. */
+    float *partials;
+    uint32_t split_begin, split_end;
 };
+#define ATTENTION_PART_ROWS 24
+#define ATTENTION_PARTIAL(head_dim) ((size_t)(head_dim) + 8) /* values, maximum, sum, 6 unused */
+
+static inline float *attention_partial(const struct attention_args *a, uint32_t split,
+                                       uint32_t row) {
+    size_t rows = (size_t)split * a->n * a->n_group + row;
+    return a->partials + rows * ATTENTION_PARTIAL(a->kv->head_dim);
+}
 
 struct cpu_ops {
-    const char *name;          /* "scalar", "avx2" */
+    const char *name;          /* "scalar", "avx2", "avx512" */
 
     /* x[0 .. n) -> ACT_BLOCKS(n) blocks. Rounds half to even. */
     void (*quantise)(struct act_block *out, const float *x, uint32_t n);
@@ -68,7 +84,7 @@ struct cpu_ops {
      * = 0, i = exact integer sum of weights x q:
      *   Q8_0: acc = fma(dw * da, (float)i, acc)
      *   Q4_1: the same, then acc = fma(mw, s, acc)
-     *   F32 : acc = fma(w, da * (float)q, acc) for each k ascending
+     *   F32, F16, BF16: acc = fma(w, da * (float)q, acc) for each k ascending
      * Cost: one token reads each weight once; from 8 tokens on groups are unpacked to L1 first,
      * so that tiles of many tokens and few groups are best. A good tile is >= 1 group and all
      * tokens of the step. */
@@ -91,20 +107,24 @@ struct cpu_ops {
     void (*to_f16)(uint16_t *out, const float *x, uint32_t n);   /* nearest even, or inf */
     void (*from_f16)(float *out, const uint16_t *x, uint32_t n); /* exact */
 
-    /* Stores K (after rope) and V of one position and one KV head as F16. block: the block's
-     * first byte; slot = position % KV_BLOCK_TOKENS. Slots of one (layer, head) share cache
-     * lines: give a head's positions to one thread where that is free. */
+    /* Stores K (after rope) and V of one position and one KV head: F16, or INT8 as quantise does
+     * it but with one scale for the whole head. block: the block's first byte; slot = position %
+     * KV_BLOCK_TOKENS. Slots of one (layer, head) share cache lines: give a head's positions to
+     * one thread where that is free. */
     void (*kv_store)(const struct kv_shape *kv, uint8_t *block, uint32_t layer, uint32_t kv_head,
                      uint32_t slot, const float *k, const float *v);
 
     /* Causal attention of some query positions against one KV head. Chain of one (query, head):
-     * score of a position = (fma chain over head_dim ascending) * (1 / sqrtf(head_dim)); in each
-     * split of ATTENTION_SPLIT absolute positions: maximum, exp(score - maximum), sum in 8 lanes
-     * (position % 8) and fixed tree, V added by one fma chain per value in position order; splits
-     * ascending are joined with rescaling; one division at the end. K and V come from the store,
-     * own span's too (E1). Several query rows share each read of K and V: n of 4 and more at a
-     * time is cheapest. */
+     * score of a position = (fma chain over head_dim ascending) * f, f = 1 / sqrtf(head_dim), INT8:
+     * the position's K scale times that; in each split of ATTENTION_SPLIT absolute positions:
+     * maximum, weight = exp(score - maximum), sum of weights in 8 lanes (position % 8) and fixed
+     * tree, V added by one fma chain per value in position order (INT8: weight times the
+     * position's V scale first); splits ascending are joined with rescaling; one division at the
+     * end. K and V come from the store, own span's too (E1). Several query rows share each read
+     * of K and V: 16 positions and more at a time is cheapest; few rows read the store only once.
+     * Stack: 190 KiB. */
     void (*attention)(const struct attention_args *a);
+    void (*attention_join)(const struct attention_args *a); /* see attention_args.partials */
 
     /* Index of the largest value, the smallest index among equals; NaN counts as -inf. n >= 1; all
      * -inf or NaN: 0. */
@@ -118,12 +138,15 @@ struct cpu_ops {
 extern const struct cpu_ops cpu_ops_scalar;
 #if defined(__x86_64__)
 extern const struct cpu_ops cpu_ops_avx2; /* call only where cpu_ops_have_avx2() */
+extern const struct cpu_ops cpu_ops_avx512;
 #endif
 
-/* Whether this CPU and this system (saved registers) run AVX2, FMA and F16C. */
+/* Whether this CPU and this system (saved registers) run AVX2, FMA and F16C; all that and AVX-512
+ * F, BW, VL, DQ and VNNI. */
 bool cpu_ops_have_avx2(void);
+bool cpu_ops_have_avx512(void);
 
-/* AUTO: the best this CPU runs. SCALAR, AVX2: that one, or NULL and ERR_INVALID saying what is
+/* AUTO: the best this CPU runs. The others: that one, or NULL and ERR_INVALID saying what is
  * missing. */
 const struct cpu_ops *cpu_ops_choose(enum engine_kernel kernel, struct err *e);
 

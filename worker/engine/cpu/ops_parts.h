@@ -26,19 +26,28 @@
     void kv_store_##arch(const struct kv_shape *kv, uint8_t *block, uint32_t layer,                \
                          uint32_t kv_head, uint32_t slot, const float *k, const float *v);         \
     void attention_##arch(const struct attention_args *a);                                         \
+    void attention_join_##arch(const struct attention_args *a);                                    \
     uint32_t argmax_##arch(const float *x, uint32_t n);                                            \
     double sum_exp_##arch(const float *x, uint32_t n, float max, float temperature);
 
 OPS_PARTS(scalar)
 OPS_PARTS(avx2)
+/* Only what gains from 512 bits has a third version; the table takes the rest from avx2. */
+void matmul_avx512(const struct packed_matrix *w, uint32_t group_begin, uint32_t group_end,
+                   const struct act_block *act, uint32_t n_tokens, float *out, size_t out_stride,
+                   bool add);
+void attention_avx512(const struct attention_args *a);
+void attention_join_avx512(const struct attention_args *a);
 
-#define OPS_TABLE(arch)                                                                            \
+/* An instance: the names of the versions of row-wise operations, products and attention. */
+#define OPS_TABLE(arch, rows, products, att)                                                       \
     {                                                                                              \
-        .name = #arch, .quantise = quantise_##arch, .matmul = matmul_##arch,                       \
-        .rmsnorm = rmsnorm_##arch, .rope = rope_##arch, .silu_mul = silu_mul_##arch,               \
-        .add = add_##arch, .to_f16 = to_f16_##arch, .from_f16 = from_f16_##arch,                   \
-        .kv_store = kv_store_##arch, .attention = attention_##arch, .argmax = argmax_##arch,       \
-        .sum_exp = sum_exp_##arch,                                                                 \
+        .name = #arch, .quantise = quantise_##rows, .matmul = matmul_##products,                   \
+        .rmsnorm = rmsnorm_##rows, .rope = rope_##rows, .silu_mul = silu_mul_##rows,               \
+        .add = add_##rows, .to_f16 = to_f16_##rows, .from_f16 = from_f16_##rows,                   \
+        .kv_store = kv_store_##rows, .attention = attention_##att,                                 \
+        .attention_join = attention_join_##att, .argmax = argmax_##rows,                           \
+        .sum_exp = sum_exp_##rows,                                                                 \
     }
 
 #endif

@@ -31,6 +31,7 @@ static void quantise_block(struct act_block *out, const float *x, uint32_t n) {
     }
     out->d = tiny ? 0 : max / 127.0f;
     out->s = out->d * (float)sum;
+    out->lift = -128 * sum;
 }
 
 void quantise_scalar(struct act_block *out, const float *x, uint32_t n) {
@@ -79,9 +80,41 @@ void from_f16_scalar(float *out, const uint16_t *x, uint32_t n) {
         out[i] = f16_to_f32(x[i]);
 }
 
+/* n values with one scale, rounded as quantise_block does. Returns the scale. */
+static float quantise_head(int8_t *out, const float *x, uint32_t n) {
+    float max = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        float a = fabsf(x[i]);
+        max = a > max ? a : max;
+    }
+    bool tiny = max < QUANTISE_TINY;
+    float scale = tiny ? 0 : 127.0f / max;
+    for (uint32_t i = 0; i < n; i++) {
+        float v = x[i] * scale;
+        out[i] = v != v ? -127 : (int8_t)((v + EXP_ROUND) - EXP_ROUND);
+    }
+    return tiny ? 0 : max / 127.0f;
+}
+
+static void kv_store_int8(const struct kv_shape *kv, uint8_t *block, uint32_t layer,
+                          uint32_t kv_head, uint32_t slot, const float *k, const float *v) {
+    float *scales = (float *)(void *)(block + kv_offset_scales(kv, layer, kv_head)) + slot;
+    int8_t *to_k = (int8_t *)block + kv_offset_k(kv, layer, kv_head) + slot;
+    int8_t *to_v = (int8_t *)block + kv_offset_v(kv, layer, kv_head) + (size_t)slot * kv->head_dim;
+    int8_t q[KV_HEAD_DIM_MAX];
+    scales[0] = quantise_head(q, k, kv->head_dim);
+    for (uint32_t d = 0; d < kv->head_dim; d++)
+        to_k[d * KV_BLOCK_TOKENS] = q[d];
+    scales[KV_BLOCK_TOKENS] = quantise_head(to_v, v, kv->head_dim);
+}
+
 void kv_store_scalar(const struct kv_shape *kv, uint8_t *block, uint32_t layer, uint32_t kv_head,
                      uint32_t slot, const float *k, const float *v) {
     assert(layer < kv->n_layers && kv_head < kv->n_kv_heads && slot < KV_BLOCK_TOKENS);
+    if (kv->type == ENGINE_KV_INT8) {
+        kv_store_int8(kv, block, layer, kv_head, slot, k, v);
+        return;
+    }
     uint16_t *to_k = (uint16_t *)(void *)(block + kv_offset_k(kv, layer, kv_head)) + slot;
     uint16_t *to_v = (uint16_t *)(void *)(block + kv_offset_v(kv, layer, kv_head)) +
                      (size_t)slot * kv->head_dim;

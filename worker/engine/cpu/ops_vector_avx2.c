@@ -31,6 +31,7 @@ static void quantise_block(struct act_block *out, const float *x) {
     int32_t sum = _mm_cvtsi128_si32(s) + _mm_extract_epi32(s, 2) - 32 * 128;
     out->d = tiny ? 0 : max / 127.0f;
     out->s = out->d * (float)sum;
+    out->lift = -128 * sum;
 }
 
 void quantise_avx2(struct act_block *out, const float *x, uint32_t n) {
@@ -136,9 +137,43 @@ void from_f16_avx2(float *out, const uint16_t *x, uint32_t n) {
     }
 }
 
+/* n (a multiple of 8) values with one scale. Returns the scale. */
+static float quantise_head(int8_t *out, const float *x, uint32_t n) {
+    const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    __m256 largest = _mm256_setzero_ps();
+    for (uint32_t i = 0; i < n; i += 8)
+        largest = _mm256_max_ps(_mm256_and_ps(_mm256_loadu_ps(x + i), no_sign), largest);
+    float max = lane_max8(largest);
+    bool tiny = max < 1e-30f;
+    __m256 scale = _mm256_set1_ps(tiny ? 0 : 127.0f / max);
+    for (uint32_t i = 0; i < n; i += 8) {
+        __m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), scale));
+        __m128i h = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
+        __m128i b = _mm_max_epi8(_mm_packs_epi16(h, h), _mm_set1_epi8(-127));
+        _mm_storel_epi64((__m128i *)(void *)(out + i), b);
+    }
+    return tiny ? 0 : max / 127.0f;
+}
+
+static void kv_store_int8(const struct kv_shape *kv, uint8_t *block, uint32_t layer,
+                          uint32_t kv_head, uint32_t slot, const float *k, const float *v) {
+    float *scales = (float *)(void *)(block + kv_offset_scales(kv, layer, kv_head)) + slot;
+    int8_t *to_k = (int8_t *)block + kv_offset_k(kv, layer, kv_head) + slot;
+    int8_t *to_v = (int8_t *)block + kv_offset_v(kv, layer, kv_head) + (size_t)slot * kv->head_dim;
+    int8_t q[KV_HEAD_DIM_MAX];
+    scales[0] = quantise_head(q, k, kv->head_dim);
+    for (uint32_t d = 0; d < kv->head_dim; d++)
+        to_k[d * KV_BLOCK_TOKENS] = q[d];
+    scales[KV_BLOCK_TOKENS] = quantise_head(to_v, v, kv->head_dim);
+}
+
 void kv_store_avx2(const struct kv_shape *kv, uint8_t *block, uint32_t layer, uint32_t kv_head,
                    uint32_t slot, const float *k, const float *v) {
     assert(layer < kv->n_layers && kv_head < kv->n_kv_heads && slot < KV_BLOCK_TOKENS);
+    if (kv->type == ENGINE_KV_INT8) {
+        kv_store_int8(kv, block, layer, kv_head, slot, k, v);
+        return;
+    }
     uint16_t *to_k = (uint16_t *)(void *)(block + kv_offset_k(kv, layer, kv_head)) + slot;
     uint16_t *to_v = (uint16_t *)(void *)(block + kv_offset_v(kv, layer, kv_head)) +
                      (size_t)slot * kv->head_dim;

@@ -22,8 +22,8 @@
  * unrolled loop into trees and spills every product: a third of the speed. */
 #define KEEP(x) __asm__("" : "+x"(x))
 
-/* cpu_math.h exp_f32 in 8 lanes. */
-ALWAYS_INLINE __m256 exp8(__m256 x) {
+/* cpu_math.h exp_f32 in 8 lanes, for x <= 0 or NaN. */
+ALWAYS_INLINE __m256 exp8_negative(__m256 x) {
     const __m256 round = _mm256_set1_ps(EXP_ROUND);
     __m256 t = _mm256_fmadd_ps(x, _mm256_set1_ps(EXP_LOG2E), round);
     __m256 n = _mm256_sub_ps(t, round);
@@ -36,9 +36,12 @@ ALWAYS_INLINE __m256 exp8(__m256 x) {
     p = _mm256_add_ps(_mm256_fmadd_ps(p, _mm256_mul_ps(r, r), r), _mm256_set1_ps(1.0f));
     __m256i e = _mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32(127));
     __m256 y = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(e, 23)));
-    __m256 over = _mm256_cmp_ps(x, _mm256_set1_ps(EXP_MAX), _CMP_GT_OQ);
-    y = _mm256_blendv_ps(y, _mm256_set1_ps(INFINITY), over);
     return _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(EXP_MIN), _CMP_LT_OQ), y);
+}
+
+ALWAYS_INLINE __m256 exp8(__m256 x) {
+    __m256 over = _mm256_cmp_ps(x, _mm256_set1_ps(EXP_MAX), _CMP_GT_OQ);
+    return _mm256_blendv_ps(exp8_negative(x), _mm256_set1_ps(INFINITY), over);
 }
 
 /* ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)) */

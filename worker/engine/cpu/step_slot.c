@@ -64,6 +64,29 @@ void slot_work_compact(struct slot_work *w, const struct step_slot *s, uint32_t 
     w->n_rows = to;
 }
 
+/* Wide heads' groups fill a tile of the attention with 16 positions, narrow ones need more. */
+static uint32_t piece_rows(const struct work_caps *k)
+{
+    uint32_t rows = 48 / (k->n_heads / k->n_kv_heads) / PIECE_ROWS * PIECE_ROWS;
+    return rows > PIECE_ROWS ? rows : PIECE_ROWS;
+}
+
+static void carve_parts(struct scratch *sc, const struct work_caps *k, struct carve *c)
+{
+    size_t splits = (k->n_ctx + ATTENTION_SPLIT - 1) / ATTENTION_SPLIT;
+    size_t one = splits * (k->n_heads / k->n_kv_heads) * ATTENTION_PARTIAL(k->head_dim);
+    sc->piece_rows = piece_rows(k);
+    sc->max_parts = PARTS_PER_THREAD * k->n_threads;
+    sc->n_partials = one * sc->max_parts / 2;
+    if (sc->n_partials > (size_t)PARTIALS_MAX * k->n_threads)
+        sc->n_partials = (size_t)PARTIALS_MAX * k->n_threads;
+    if (k->n_threads == 1)
+        sc->n_partials = 0; /* nobody to share with */
+    sc->parts = carve_take(c, sc->max_parts, sizeof *sc->parts);
+    sc->joins = carve_take(c, sc->max_parts, sizeof *sc->joins);
+    sc->partials = carve_take(c, sc->n_partials, sizeof *sc->partials);
+}
+
 static void carve_scratch(struct scratch *sc, const struct work_caps *k, struct carve *c)
 {
     size_t rows = k->max_tokens, q = (size_t)k->n_heads * k->head_dim,
@@ -79,6 +102,7 @@ static void carve_scratch(struct scratch *sc, const struct work_caps *k, struct 
     sc->up = carve_take(c, rows * k->n_ff, sizeof *sc->up);
     sc->norm = carve_take(c, (size_t)k->n_threads * ((k->n_embd + 15) & ~15u), sizeof *sc->norm);
     sc->pieces = carve_take(c, rows, sizeof *sc->pieces);
+    carve_parts(sc, k, c);
 }
 
 int scratch_init(struct scratch *sc, const struct work_caps *k, struct err *e)
@@ -108,7 +132,7 @@ void scratch_cut(struct scratch *sc, const struct slot_work *w, const struct pla
     sc->n_pieces = 0;
     for (uint32_t row = 0; row < w->n_rows;) {
         uint32_t span = w->row_span[row], n = 1;
-        while (n < PIECE_ROWS && row + n < w->n_rows && w->row_span[row + n] == span)
+        while (n < sc->piece_rows && row + n < w->n_rows && w->row_span[row + n] == span)
             n++;
         uint32_t pos = p->spans[span].pos + w->row_token[row] - p->first[span];
         sc->pieces[sc->n_pieces++] = (struct piece){.span = span, .row = row, .n = n, .pos = pos};

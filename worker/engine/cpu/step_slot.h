@@ -17,6 +17,7 @@
 
 struct work_caps {
     uint32_t max_tokens, max_rows, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_vocab, n_threads;
+    uint32_t n_ctx;
 };
 
 struct slot_work {
@@ -37,7 +38,11 @@ struct scratch {
     float *gate, *up;       /* [live row][n_ff] */
     float *norm;            /* [thread][n_embd] */
     struct piece *pieces;   /* of the attention */
-    uint32_t n_pieces;
+    uint32_t n_pieces, piece_rows;
+    struct attention_part *parts, *joins; /* [max_parts], see forward_attention.h */
+    float *partials;                      /* of the parts, n_partials floats */
+    uint32_t max_parts;
+    size_t n_partials;
     void *map;
     size_t map_bytes;
 };
@@ -47,6 +52,15 @@ struct piece {
     uint32_t span, row, n, pos;
 };
 #define PIECE_ROWS 16
+
+/* Some splits of the context of one piece and KV head; partials NULL: all, without partial sums. */
+struct attention_part {
+    uint32_t of, begin, end;
+    float *partials;
+};
+#define PARTS_PER_THREAD 16
+#define SPLITS_MIN 2               /* of a part: claiming one costs little beside it */
+#define PARTIALS_MAX (1u << 18)    /* floats a thread; what does not fit is not divided */
 
 int slot_work_init(struct slot_work *w, const struct work_caps *c, struct err *e);
 void slot_work_deinit(struct slot_work *w);
