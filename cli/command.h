@@ -24,7 +24,8 @@ struct command {
     void (*help)(FILE *f);
 };
 
-extern const struct command command_up, command_chat, command_batch;
+extern const struct command command_up, command_chat, command_batch, command_bench,
+    command_eval;
 
 void command_help(FILE *f);          /* all commands and the exit codes */
 void command_exit_codes(FILE *f);    /* the part about exit codes, for each --help */

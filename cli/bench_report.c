@@ -1,0 +1,137 @@
+/* bench_report.c - see bench_report.h. */
+#include "cli/bench_report.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#define MB 1e-6
+
+static void date_of_today(char out[16]) {
+    struct tm t;
+    time_t now = time(NULL);
+    gmtime_r(&now, &t);
+    strftime(out, 16, "%Y-%m-%d", &t);
+}
+
+/* "model name" of the first processor; "" where the system does not say. */
+static void cpu_name(char *out, size_t cap) {
+    char line[256];
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    out[0] = '\0';
+    while (f != NULL && out[0] == '\0' && fgets(line, sizeof(line), f) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon != NULL)
+            snprintf(out, cap, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+    }
+    if (f != NULL)
+        fclose(f);
+}
+
+static void cell(FILE *f, double v, const char *fmt, int width) {
+    char text[32] = "-";
+    if (isfinite(v) && v > 0)
+        snprintf(text, sizeof(text), fmt, v);
+    fprintf(f, " %*s", width, text);
+}
+
+static void case_row(const struct bench_case *c, FILE *f) {
+    char name[64], spread[40] = "-";
+    double ours = bench_samples_median(&c->ours), peer = bench_samples_median(&c->peer);
+    bench_case_name(c, name, sizeof(name));
+    fprintf(f, "%-22s %7u", name, c->threads);
+    if (c->skipped) {
+        fprintf(f, "  skipped: K and V of %.1f GB do not fit half of the free memory, or the "
+                   "context is past the model's\n", (double)c->kv_bytes * 1e-9);
+        return;
+    }
+    if (c->ours.n > 0)
+        snprintf(spread, sizeof(spread), "%.1f-%.1f", bench_samples_min(&c->ours),
+                 bench_samples_max(&c->ours));
+    cell(f, ours, "%.1f", 9);
+    fprintf(f, " %17s", spread);
+    cell(f, 100 * ours / c->bound, "%.0f %%", 7);
+    cell(f, peer, "%.1f", 9);
+    cell(f, ours / peer, "%.2f", 6);
+    fprintf(f, "%s%s\n", c->peer_name[0] != '\0' ? " " : "", c->peer_name);
+}
+
+void bench_report_table(const struct bench_engine *b, FILE *f) {
+    char date[16], cpu[128];
+    date_of_today(date);
+    cpu_name(cpu, sizeof(cpu));
+    fprintf(f, "%s, %s, %s, %s KV; %s; weights %.1f MB a step, opened in %.2f s\n", date,
+            b->model.name, b->setups[0].drive.limits->family,
+            b->kv_type == ENGINE_KV_INT8 ? "int8" : "f16", cpu, b->work.weight_bytes * MB,
+            b->open_s);
+    for (uint32_t t = 0; t < b->threads.n; t++) {
+        const struct bench_setup *s = &b->setups[t];
+        fprintf(f, "%u thread%s: read %.1f GB/s (%.1f-%.1f), inner loop %.0f int8 Gmac/s "
+                   "(%.0f-%.0f)\n", s->threads, s->threads > 1 ? "s" : "",
+                bench_samples_median(&s->read_gb_s), bench_samples_min(&s->read_gb_s),
+                bench_samples_max(&s->read_gb_s), bench_samples_median(&s->int8_gmac_s),
+                bench_samples_min(&s->int8_gmac_s), bench_samples_max(&s->int8_gmac_s));
+    }
+    fprintf(f, "\n%-22s %7s %9s %17s %7s %9s %6s\n", "tokens/s", "threads", "median", "spread",
+            "bound", "peer", "ratio");
+    for (uint32_t i = 0; i < b->n_cases; i++)
+        case_row(&b->cases[i], f);
+    fprintf(f, "\nbound: of what the read bandwidth and the inner loop measured beside it would "
+               "allow. A step's width and\nthe positions before it: \"decode 16 at 2048\" is 16 "
+               "sequences, each with 2,048 positions.\n");
+    if (b->peer != NULL)
+        fprintf(f, "peer: %s on %s, interleaved (ours, peer, peer, ours). How it did the same: "
+                   "prompt, generate, batched,\nor pp (one prompt of as many tokens).\n",
+                b->peer, b->peer_model);
+}
+
+static json_t *samples_json(const struct bench_samples *s) {
+    json_t *list = json_array();
+    for (int i = 0; i < s->n; i++)
+        json_array_append_new(list, json_real(s->v[i]));
+    if (s->n == 0)
+        return json_pack("{s:o}", "samples", list);
+    return json_pack("{s:f,s:f,s:f,s:o}", "median", bench_samples_median(s), "min",
+                     bench_samples_min(s), "max", bench_samples_max(s), "samples", list);
+}
+
+static json_t *case_json(const struct bench_case *c) {
+    char name[64];
+    bench_case_name(c, name, sizeof(name));
+    json_t *j = json_pack("{s:s,s:s,s:i,s:i,s:i,s:b,s:I}", "name", name, "kind",
+                          c->kind == BENCH_PREFILL ? "prefill" : "decode", "threads",
+                          (int)c->threads, "tokens", (int)c->tokens, "context", (int)c->context,
+                          "skipped", c->skipped, "kv_bytes", (json_int_t)c->kv_bytes);
+    if (j == NULL || c->skipped)
+        return j;
+    json_object_set_new(j, "tokens_s", samples_json(&c->ours));
+    if (isfinite(c->bound))
+        json_object_set_new(j, "bound_tokens_s", json_real(c->bound));
+    if (c->peer.n > 0) {
+        json_object_set_new(j, "peer_tokens_s", samples_json(&c->peer));
+        json_object_set_new(j, "peer_how", json_string(c->peer_name));
+        json_object_set_new(j, "ratio", json_real(bench_samples_median(&c->ours) /
+                                                  bench_samples_median(&c->peer)));
+    }
+    return j;
+}
+
+json_t *bench_report_json(const struct bench_engine *b) {
+    char date[16], cpu[128];
+    date_of_today(date);
+    cpu_name(cpu, sizeof(cpu));
+    json_t *rates = json_array(), *cases = json_array();
+    for (uint32_t t = 0; t < b->threads.n; t++)
+        json_array_append_new(rates, json_pack("{s:i,s:o,s:o}", "threads",
+                                               (int)b->setups[t].threads, "read_gb_s",
+                                               samples_json(&b->setups[t].read_gb_s),
+                                               "int8_gmac_s",
+                                               samples_json(&b->setups[t].int8_gmac_s)));
+    for (uint32_t i = 0; i < b->n_cases; i++)
+        json_array_append_new(cases, case_json(&b->cases[i]));
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:f,s:f,s:s?,s:o,s:o}", "date", date, "cpu", cpu,
+                     "model", b->model.name, "family", b->setups[0].drive.limits->family, "kv",
+                     b->kv_type == ENGINE_KV_INT8 ? "int8" : "f16", "rounds", (int)b->rounds,
+                     "weight_bytes", b->work.weight_bytes, "open_s", b->open_s, "peer", b->peer,
+                     "machine", rates, "cases", cases);
+}
