@@ -49,10 +49,11 @@ ALWAYS_INLINE void direct(const uint8_t *group, uint32_t n_blocks, const struct 
         __m256i sum[TILE][2];
         UNROLL for (int i = 0; i < PACKED_Q4_1_BYTES; i += 64)
             _mm_prefetch((const char *)group + PREFETCH_BYTES + i, _MM_HINT_T0);
-        UNROLL for (int run = 0; run < 8; run++) {
-            __m256i w = load_bytes(group + 64 + 32 * run);
-            __m256i w0 = _mm256_and_si256(w, low);
-            __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
+        UNROLL for (int run = 0; run < 8; run++) { /* an even one low, the odd one behind it high */
+            const uint8_t *at = group + 64 + run / 2 * 64;
+            __m256i w0 = load_bytes(at), w1 = load_bytes(at + 32);
+            w0 = _mm256_and_si256(run % 2 ? _mm256_srli_epi16(w0, 4) : w0, low);
+            w1 = _mm256_and_si256(run % 2 ? _mm256_srli_epi16(w1, 4) : w1, low);
             UNROLL for (int t = 0; t < T; t++) {
                 __m256i q = four_columns(act + (size_t)t * n_blocks + b, run);
                 __m256i p0 = _mm256_maddubs_epi16(w0, q), p1 = _mm256_maddubs_epi16(w1, q);
@@ -77,10 +78,10 @@ ALWAYS_INLINE void direct(const uint8_t *group, uint32_t n_blocks, const struct 
 static void unpack(struct panel_block *to, const uint8_t *group, uint32_t n) {
     const __m256i low = _mm256_set1_epi8(15);
     for (uint32_t b = 0; b < n; b++, to++, group += PACKED_Q4_1_BYTES) {
-        UNROLL for (int run = 0; run < 8; run++) {
-            __m256i w = load_bytes(group + 64 + 32 * run);
-            to->w[run][0] = _mm256_and_si256(w, low);
-            to->w[run][1] = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
+        UNROLL for (int i = 0; i < 8; i++) {
+            __m256i w = load_bytes(group + 64 + 32 * i);
+            to->w[i / 2 * 2][i % 2] = _mm256_and_si256(w, low);
+            to->w[i / 2 * 2 + 1][i % 2] = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
         }
         for (int h = 0; h < 2; h++) {
             _mm256_storeu_ps(to->d + 8 * h, load_half8(group + 16 * h));

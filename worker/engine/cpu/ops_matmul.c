@@ -24,10 +24,9 @@ static void unpack_q4_1(struct plain_block *to, const uint8_t *b) {
     unpack_f16(to->d, b);
     unpack_f16(to->m, b + 32);
     for (int col = 0; col < PACKED_COLS; col++) {
-        for (int r = 0; r < 8; r++) {
-            uint8_t byte = b[64 + col / 4 * 32 + r * 4 + col % 4];
-            to->w[r][col] = byte & 15;
-            to->w[r + 8][col] = (int8_t)(byte >> 4);
+        for (int r = 0; r < PACKED_ROWS; r++) {
+            uint8_t byte = b[64 + col / 8 * 64 + r * 4 + col % 4];
+            to->w[r][col] = (int8_t)(col & 4 ? byte >> 4 : byte & 15);
         }
     }
 }

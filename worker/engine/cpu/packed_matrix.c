@@ -73,17 +73,18 @@ int packed_matrix_plan(struct packed_matrix *m, const struct gguf_tensor *t, str
     return 0;
 }
 
-/* `out` is the block of a group, zeroed before; r the row inside the group. Four columns at a time:
- * loading a model is mostly this loop. */
+/* `out` is the block of a group, zeroed before; r the row inside the group. Eight columns at a
+ * time: loading a model is mostly this loop. */
 static void fill_nibbles(uint8_t *out, uint32_t r, const uint8_t *nibbles) {
-    uint8_t *to = out + 64 + r % 8 * 4;
-    for (uint32_t j = 0; j < 8; j++, to += 32) {
-        uint32_t have, four;
-        memcpy(&four, nibbles + j % 4 * 4, sizeof four);
-        memcpy(&have, to, sizeof have);
-        four = (j < 4 ? four : four >> 4) & 0x0f0f0f0fu;
-        have |= r < 8 ? four : four << 4;
-        memcpy(to, &have, sizeof have);
+    uint8_t *to = out + 64 + r * 4;
+    for (uint32_t i = 0; i < 4; i++, to += 64) {
+        uint32_t first, second; /* runs 2i and 2i + 1 */
+        memcpy(&first, nibbles + i % 2 * 8, sizeof first);
+        memcpy(&second, nibbles + i % 2 * 8 + 4, sizeof second);
+        first = (i < 2 ? first : first >> 4) & 0x0f0f0f0fu;
+        second = (i < 2 ? second << 4 : second) & 0xf0f0f0f0u;
+        first |= second;
+        memcpy(to, &first, sizeof first);
     }
 }
 
@@ -174,8 +175,8 @@ static float value_at(enum gguf_type type, const uint8_t *b, uint32_t r, uint32_
     uint16_t half;
     switch (type) {
     case GGUF_Q4_1:
-        byte = b[64 + c / 4 * 32 + r % 8 * 4 + c % 4];
-        return f16_at(b, r) * (float)(r < 8 ? byte & 15 : byte >> 4) + f16_at(b + 32, r);
+        byte = b[64 + c / 8 * 64 + r * 4 + c % 4];
+        return f16_at(b, r) * (float)(c & 4 ? byte >> 4 : byte & 15) + f16_at(b + 32, r);
     case GGUF_Q8_0:
         return f16_at(b, r) * (float)(int8_t)b[32 + c / 4 * 64 + r * 4 + c % 4];
     case GGUF_F32:

@@ -4,14 +4,14 @@
  * blocks of 32 columns, ascending; the columns are filled up with zeros to a multiple of 32 (the
  * float types only, the quantised ones have whole blocks). A block, bytes in order, j = 0 .. 7 a
  * run of 4 columns:
- *   Q4_1, 320: 16 x F16 scale d | 16 x F16 minimum m | j: 8 rows x 4 bytes; the byte of row r,
- *              column 4j + c holds row r's nibble low and row r + 8's nibble high (r < 8)
+ *   Q4_1, 320: 16 x F16 scale d | 16 x F16 minimum m | even j: 16 rows x 4 bytes; byte c of row r
+ *              holds the nibble of column 4j + c low and of 4j + 4 + c high
  *   Q8_0, 544: 16 x F16 scale d | j: rows 0-7 x 4 int8, then rows 8-15 x 4 int8
  *   F16, BF16, 1024: column by column, 16 halves as in the file (nothing is lost)
  *   F32, 2048: column by column, 16 floats
  * Q4_0 is held as Q4_1 with the minimum -8 d, which is exact in F16 (d below 8,188; a larger scale
  * means weights past F16's range, the file's own type cannot give them sensibly).
- * So one int32 lane of a vector is one row with 4 columns and a vector load gives 8 rows.
+ * So one int32 lane of a vector is one row with 4 columns and a vector load gives 8 or 16 rows.
  *
  * Order of calls: packed_matrix_plan (shape, sizes), the caller finds `bytes` bytes and sets `data`
  * (64-byte aligned; page-aligned with huge pages is fastest), packed_matrix_fill over all groups,

@@ -122,12 +122,23 @@ void matrix_make(struct packed_matrix *m, const struct gguf_tensor *t) {
     packed_matrix_fill(m, t, 0, m->n_groups);
 }
 
+static const struct cpu_ops *twin;
+
+bool ops_twin_use(uint32_t i) {
+    static const enum engine_kernel kernels[] = {ENGINE_KERNEL_AVX2, ENGINE_KERNEL_AVX512};
+    if (i >= sizeof kernels / sizeof *kernels)
+        return false;
+    twin = cpu_ops_choose(kernels[i], NULL);
+    if (twin == NULL)
+        printf("note: this CPU has no %s\n", i == 0 ? "AVX2, scalar is compared with itself"
+                                                    : "AVX-512 VNNI");
+    if (twin == NULL && i == 0)
+        twin = &cpu_ops_scalar;
+    return twin != NULL;
+}
+
 const struct cpu_ops *ops_twin(void) {
-    static bool said;
-    if (cpu_ops_have_avx2())
-        return cpu_ops_choose(ENGINE_KERNEL_AVX2, NULL);
-    if (!said)
-        printf("note: no AVX2 here, the scalar operations are compared with themselves\n");
-    said = true;
-    return &cpu_ops_scalar;
+    if (twin == NULL)
+        ops_twin_use(0);
+    return twin;
 }

@@ -21,7 +21,10 @@ void tensor_make(struct gguf_tensor *t, struct rnd *r, enum gguf_type type, uint
 double tensor_at(const struct gguf_tensor *t, uint32_t row, uint32_t col);
 void matrix_make(struct packed_matrix *m, const struct gguf_tensor *t); /* m->data by mem_alloc */
 
-/* The AVX2 instance, or the scalar one (said once on stdout) where this CPU has no AVX2. */
+/* The instance under test: the one ops_twin_use chose (0 = AVX2, 1 = AVX-512, 0 at start). */
 const struct cpu_ops *ops_twin(void);
+/* False, said on stdout, where this CPU does not run instance i; for 0 the scalar one takes its
+ * place. A main runs its suite once for each: for (i = 0; ops_twin_use(i); i++). */
+bool ops_twin_use(uint32_t i);
 
 #endif

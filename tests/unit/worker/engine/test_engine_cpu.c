@@ -1,6 +1,6 @@
 /* The CPU engine on the tiny model: equal bytes whatever the company, chunks, threads, kernel,
  * parks and drops; close to the float reference; and the hash of 1,000 logit rows that names the
- * family (rule E10). */
+ * family (rule E10). All of it with F16 and with INT8 keys and values. */
 #include "tests/common/testpaths.h"
 #include "tests/tiny/tiny_reference.h"
 #include "tests/unit/worker/engine/engine_rig.h"
@@ -20,7 +20,8 @@
 #define FAMILY "cpu-q8a-1"
 /* hash128 over the bytes of 1,000 logit rows, in order. It changes only together with FAMILY (in
  * cpu_backend.c). */
-#define FAMILY_HASH "f459c43b29d4a2f9df864db0341bb6af"
+static const char *const family_hashes[] = {[ENGINE_KV_F16] = "f459c43b29d4a2f9df864db0341bb6af",
+                                            [ENGINE_KV_INT8] = "?"};
 
 static struct rig rig;
 static struct rig_step st;
@@ -28,11 +29,13 @@ static struct rig_seq seqs[16];
 static float want[LEN * 300], got[LEN * 300];
 static int32_t text[LEN];
 static uint32_t n_parks;
+static enum engine_kv_type kv_type; /* of the suite that runs */
 
 static void open_cpu(enum engine_kernel kernel, uint32_t threads, uint64_t chaos)
 {
     struct engine_config cfg = rig_config("cpu");
     cfg.kernel = kernel;
+    cfg.kv_type = kv_type;
     cfg.n_threads = threads;
     cfg.chaos_seed = chaos;
     rig_open(&rig, test_tiny_path(), &cfg);
@@ -107,8 +110,10 @@ static void make_want(void)
 
 START_TEST(same_bytes_always)
 {
-    enum engine_kernel kernel = _i / 2 == 0 ? ENGINE_KERNEL_SCALAR : ENGINE_KERNEL_AVX2;
-    if (kernel == ENGINE_KERNEL_AVX2 && !cpu_ops_have_avx2())
+    static const enum engine_kernel kernels[] = {ENGINE_KERNEL_SCALAR, ENGINE_KERNEL_AVX2,
+                                                 ENGINE_KERNEL_AVX512};
+    enum engine_kernel kernel = kernels[_i / 2];
+    if (cpu_ops_choose(kernel, NULL) == NULL)
         return;
     make_want();
     n_parks = 0;
@@ -171,10 +176,10 @@ START_TEST(family_hash)
     char hex[33];
     hash128_hex(hash128(rows, sizeof rows, 0), hex);
     rig_close(&rig);
-    ck_assert_msg(strcmp(hex, FAMILY_HASH) == 0,
+    ck_assert_msg(strcmp(hex, family_hashes[kv_type]) == 0,
                   "1,000 logit rows of family %s hash to %s, not %s: output bytes "
                   "changed, so the family must be raised",
-                  FAMILY, hex, FAMILY_HASH);
+                  FAMILY, hex, family_hashes[kv_type]);
 }
 END_TEST
 
@@ -296,7 +301,7 @@ END_TEST
 
 START_TEST(numerics_id_names_the_file)
 {
-    struct hash128 ids[3];
+    struct hash128 ids[4];
     for (int i = 0; i < 2; i++) {
         open_cpu(i == 0 ? ENGINE_KERNEL_SCALAR : ENGINE_KERNEL_AUTO, 1, 0);
         ids[i] = rig.limits->numerics_id;
@@ -308,6 +313,12 @@ START_TEST(numerics_id_names_the_file)
     rig_close(&rig);
     ck_assert(hash128_equal(ids[0], ids[1]));
     ck_assert(!hash128_equal(ids[0], ids[2]));
+    kv_type = kv_type == ENGINE_KV_F16 ? ENGINE_KV_INT8 : ENGINE_KV_F16;
+    open_cpu(ENGINE_KERNEL_AUTO, 1, 0);
+    ids[3] = rig.limits->numerics_id;
+    rig_close(&rig);
+    kv_type = kv_type == ENGINE_KV_F16 ? ENGINE_KV_INT8 : ENGINE_KV_F16;
+    ck_assert(!hash128_equal(ids[0], ids[3])); /* no stream goes on under the other type */
 }
 END_TEST
 
@@ -339,17 +350,26 @@ START_TEST(open_survives_lack_of_memory)
 }
 END_TEST
 
-int main(void)
+static void with_f16(void)
 {
-    if (test_tiny_path() == NULL)
-        return test_skip("the tiny model was not built");
-    Suite *s = suite_create("engine_cpu");
-    TCase *t = tcase_create("tiny");
+    kv_type = ENGINE_KV_F16;
+}
+
+static void with_int8(void)
+{
+    kv_type = ENGINE_KV_INT8;
+}
+
+static TCase *cases(const char *name, void (*with)(void))
+{
+    TCase *t = tcase_create(name);
+    tcase_add_unchecked_fixture(t, with, NULL);
 #ifdef SLUICE_TSAN
     tcase_add_loop_test(t, same_bytes_always, 1, 2); /* one thread cannot race */
     tcase_add_loop_test(t, same_bytes_always, 3, 4);
+    tcase_add_loop_test(t, same_bytes_always, 5, 6);
 #else
-    tcase_add_loop_test(t, same_bytes_always, 0, 4);
+    tcase_add_loop_test(t, same_bytes_always, 0, 6);
 #endif
     tcase_add_loop_test(t, drops_do_not_matter, 0, 2);
     tcase_add_test(t, family_hash);
@@ -360,7 +380,16 @@ int main(void)
     tcase_add_test(t, numerics_id_names_the_file);
     tcase_add_test(t, open_survives_lack_of_memory);
     tcase_set_timeout(t, 0);
-    suite_add_tcase(s, t);
+    return t;
+}
+
+int main(void)
+{
+    if (test_tiny_path() == NULL)
+        return test_skip("the tiny model was not built");
+    Suite *s = suite_create("engine_cpu");
+    suite_add_tcase(s, cases("f16", with_f16));
+    suite_add_tcase(s, cases("int8", with_int8));
     SRunner *run = srunner_create(s);
     srunner_set_fork_status(run, CK_NOFORK);
     srunner_run_all(run, CK_NORMAL);

@@ -234,10 +234,9 @@ START_TEST(plan_refuses_what_it_cannot_read) {
 }
 END_TEST
 
-int main(void) {
+static int run_suite(void) {
     Suite *suite = suite_create("ops_matmul");
-    TCase *c = tcase_create("all");
-    printf("seed %llu\n", (unsigned long long)rnd.seed);
+    TCase *c = tcase_create(ops_twin()->name);
     tcase_set_timeout(c, 100);
     tcase_add_test(c, rows_come_back);
     tcase_add_test(c, twins_equal_for_all_token_counts);
@@ -253,5 +252,13 @@ int main(void) {
     srunner_run_all(run, CK_NORMAL);
     int failed = srunner_ntests_failed(run);
     srunner_free(run);
+    return failed;
+}
+
+int main(void) {
+    int failed = 0;
+    printf("seed %llu\n", (unsigned long long)rnd.seed);
+    for (uint32_t i = 0; ops_twin_use(i); i++)
+        failed += run_suite();
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
