@@ -253,3 +253,8 @@ uint64_t hparams_kv_bytes_per_token(const struct hparams *hp)
 {
     return (uint64_t)2 * hp->n_layers * hp->n_kv_heads * hp->head_dim * 2;
 }
+
+uint64_t hparams_kv_bytes_per_token_int8(const struct hparams *hp)
+{
+    return (uint64_t)2 * hp->n_layers * hp->n_kv_heads * (hp->head_dim + sizeof(float));
+}

@@ -23,5 +23,7 @@ struct hparams {
 int hparams_read(struct hparams *hp, const struct gguf *g, struct err *e);
 /* Bytes of K and V of one token position over all layers with F16 KV: 2 * layers * kv_heads * head_dim * 2. */
 uint64_t hparams_kv_bytes_per_token(const struct hparams *hp);
+/* The same with INT8 KV: a byte a value, and a float scale for each K and V of a head. */
+uint64_t hparams_kv_bytes_per_token_int8(const struct hparams *hp);
 
 #endif

@@ -43,7 +43,9 @@ int64_t worker_settings_kv_tokens(const struct settings *s, const struct hparams
                                   uint64_t free_bytes) {
     if (s->kv_tokens > 0)
         return s->kv_tokens;
-    uint64_t block = hparams_kv_bytes_per_token(hp) * BLOCK_TOKENS;
+    uint64_t token = s->kv_type == SETTINGS_KV_INT8 ? hparams_kv_bytes_per_token_int8(hp)
+                                                     : hparams_kv_bytes_per_token(hp);
+    uint64_t block = token * BLOCK_TOKENS;
     block = (block + 4095) & ~4095ull;
     uint64_t blocks = free_bytes / 4 / block;
     uint64_t want = (uint64_t)s->max_seqs * ((hp->n_ctx + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
@@ -92,6 +94,7 @@ static void set_plain(struct worker_config *cfg, const struct settings *s) {
                                                  [SETTINGS_KERNEL_AVX512] = ENGINE_KERNEL_AVX512};
     cfg->engine.backend = s->engine == SETTINGS_ENGINE_NULL ? "null" : "cpu";
     cfg->engine.kernel = kernels[s->kernel];
+    cfg->engine.kv_type = s->kv_type == SETTINGS_KV_INT8 ? ENGINE_KV_INT8 : ENGINE_KV_F16;
     cfg->engine.chaos_seed = (uint64_t)s->debug_chaos;
     cfg->engine.null_token_ns = (uint64_t)s->null_token_us * 1000u;
     cfg->engine.null_step_ns = (uint64_t)s->null_step_us * 1000u;

@@ -1,10 +1,12 @@
 /* golden_run - compares an engine with reference vectors and prints the figures beside the bounds.
  *
- *   golden_run gold      chats of the reference: teacher-forced argmax, greedy answers       (real
- * model) golden_run text      six 512-token lines: perplexity, mean difference (real model)
- *   golden_run long      the 2,048-token line                                                (real
- * model) golden_run scalar    two short lines, scalar and AVX2 logits equal to the byte; the hash
- * of 64 rows golden_run tiny      the same measures on the tiny model, from tests/golden/tiny.jsonl
+ *   golden_run gold      chats of the reference: teacher-forced argmax, greedy answers
+ *   golden_run text      six 512-token lines: perplexity, mean difference
+ *   golden_run long      the 2,048-token line
+ *   golden_run int8      the same line with INT8 keys and values, against F16
+ *   golden_run scalar    two short lines, scalar and AVX2 logits equal to the byte; the hash of 64 rows
+ *   golden_run exact     answers in company equal to those alone
+ *   golden_run tiny      the same measures on the tiny model, from tests/golden/tiny.jsonl
  *   golden_run make-tiny writes that file's lines from the float reference to standard output
  *
  * Exit 0: within the bounds; 1: not; 77: the model, the reference or AVX2 is not there.
@@ -36,9 +38,12 @@ struct sums {
     double worst_gap;
 };
 
+static enum engine_kv_type kv_type;
+
 static void open_engine(const char *path, enum engine_kernel kernel)
 {
     struct engine_config cfg = rig_config("cpu");
+    cfg.kv_type = kv_type;
     const char *wish = getenv("SLUICE_KERNEL");
     cfg.kernel = wish != NULL && strcmp(wish, "scalar") == 0 ? ENGINE_KERNEL_SCALAR : kernel;
     cfg.n_threads = 2;
@@ -138,6 +143,30 @@ static int run_text(struct golden *g, bool long_line)
     }
     rig_require(s.n > 0);
     return report_text(&s, 0.005, 0.065);
+}
+
+/* What INT8 keys and values cost: the long line's perplexity beside that with F16. */
+static int run_int8(const char *model, struct golden *g)
+{
+    double ppl[2], gold = 0, argmax[2];
+    for (int i = 0; i < 2; i++) {
+        struct sums s = {0};
+        kv_type = i == 0 ? ENGINE_KV_F16 : ENGINE_KV_INT8;
+        open_engine(model, ENGINE_KERNEL_AUTO);
+        for (uint32_t l = 0; l < g->n; l++)
+            if (g->lines[l].n_ids > 512)
+                add_line(&s, &g->lines[l], 0, g->lines[l].n_ids - 1);
+        rig_close(&rig);
+        rig_require(s.n > 0);
+        ppl[i] = exp(s.nll / s.n);
+        gold = exp(s.gold_nll / s.n);
+        argmax[i] = (double)s.top_same / s.top_n;
+    }
+    printf("  perplexity with F16 %.4f, INT8 %.4f, reference %.4f; argmax agreement %.4f, %.4f\n",
+           ppl[0], ppl[1], gold, argmax[0], argmax[1]);
+    int bad = check("perplexity with INT8 against F16, relative", fabs(ppl[1] / ppl[0] - 1),
+                    "<=", 0.01);
+    return bad + check("argmax agreement lost (51 positions kept)", argmax[0] - argmax[1], "<=", 0.04);
 }
 
 /* A greedy answer: 0 equal, 1 first difference is a near tie, 2 a real difference. */
@@ -328,11 +357,13 @@ static int run_real(const char *mode)
         return test_skip("this CPU has no AVX2: the scalar twin would take too long "
                          "(SLUICE_KERNEL=scalar runs it)");
     struct golden g;
-    bool text = strcmp(mode, "text") == 0 || strcmp(mode, "long") == 0;
+    bool text = strcmp(mode, "text") == 0 || strcmp(mode, "long") == 0 || strcmp(mode, "int8") == 0;
     rig_require(load(&g, ref, text ? "text.jsonl" : "gold.jsonl") == 0);
     int bad;
     if (strcmp(mode, "scalar") == 0) {
         bad = run_scalar(model, &g);
+    } else if (strcmp(mode, "int8") == 0) {
+        bad = run_int8(model, &g);
     } else if (strcmp(mode, "exact") == 0) {
         bad = run_exact(model, &g);
     } else {
@@ -361,7 +392,7 @@ static int run_small(const char *mode)
 
 int main(int argc, char **argv)
 {
-    const char *modes[] = {"gold", "text", "long", "scalar", "exact"};
+    const char *modes[] = {"gold", "text", "long", "int8", "scalar", "exact"};
     const char *mode = argc == 2 ? argv[1] : "";
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
@@ -369,6 +400,6 @@ int main(int argc, char **argv)
             return run_real(mode);
     if (strcmp(mode, "tiny") == 0 || strcmp(mode, "make-tiny") == 0)
         return run_small(mode);
-    fprintf(stderr, "usage: golden_run gold | text | long | scalar | exact | tiny | make-tiny\n");
+    fprintf(stderr, "usage: golden_run gold | text | long | int8 | scalar | exact | tiny | make-tiny\n");
     return 2;
 }

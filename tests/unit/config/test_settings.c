@@ -164,6 +164,8 @@ START_TEST(bools_and_choices_are_words) {
     }
     ck_assert_int_eq(set("kernel", "scalar"), 0);
     ck_assert_int_eq(s.kernel, SETTINGS_KERNEL_SCALAR);
+    ck_assert_int_eq(set("kv-type", "int8"), 0);
+    ck_assert_int_eq(s.kv_type, SETTINGS_KV_INT8);
     ck_assert_int_eq(set("kernel", "avx2"), 0);
     ck_assert_int_eq(s.kernel, SETTINGS_KERNEL_AVX2);
     ck_assert_int_eq(set("engine", "null"), 0);

@@ -22,6 +22,13 @@ START_TEST(pool_size) {
     ck_assert_int_eq(worker_settings_kv_tokens(&s, &rig.m.hp, 4 * 10 * block),
                      160); /* a quarter is ten blocks */
     ck_assert_int_eq(worker_settings_kv_tokens(&s, &rig.m.hp, 4 * block - 1), -1);
+    struct hparams wide = {.n_layers = 30, .n_kv_heads = 3, .head_dim = 64, .n_ctx = 8192};
+    s.kv_type = SETTINGS_KV_INT8;
+    ck_assert_uint_eq(hparams_kv_bytes_per_token_int8(&wide), 2 * 30 * 3 * 68);
+    block = (2 * 30 * 3 * 68 * 16 + 4095) / 4096 * 4096;
+    ck_assert_int_eq(worker_settings_kv_tokens(&s, &wide, 4 * 10 * block), 160);
+    s.kv_type = SETTINGS_KV_F16; /* 23,040 bytes a position, 12,240 before */
+    ck_assert_int_eq(worker_settings_kv_tokens(&s, &wide, 4 * 10 * block), 5 * 16);
     s.kv_tokens = 1000;
     ck_assert_int_eq(worker_settings_kv_tokens(&s, &rig.m.hp, 0),
                      1000); /* asked for is asked for */
