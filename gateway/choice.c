@@ -34,14 +34,6 @@ static void fill_submit(struct choice *c, const struct api_params *p,
     s->n_bias = p->n_bias;
 }
 
-/* min_total is kept within it: the link refuses a SUBMIT that asks for more than it may make. */
-static void choice_shorten(struct choice *c, uint32_t max_total)
-{
-    struct msg_submit *s = &c->seq.submit;
-    s->max_total = max_total;
-    if (s->min_total > max_total) s->min_total = max_total;
-}
-
 void choice_init(struct choice *c, struct request *r, uint32_t index,
                  const struct api_params *params, const struct api_prompt *prompt, uint64_t seed,
                  uint32_t n_ctx)
@@ -55,7 +47,8 @@ void choice_init(struct choice *c, struct request *r, uint32_t index,
     c->seq.n_prompt = (uint32_t)prompt->ids.n;
     fill_submit(c, params, prompt, seed);
     uint64_t total = (uint64_t)c->seq.n_prompt + (uint64_t)params->max_tokens;
-    choice_shorten(c, total < n_ctx ? (uint32_t)total : n_ctx);
+    c->seq.submit.max_total = UINT32_MAX;
+    sequence_shorten(&c->seq, total < n_ctx ? (uint32_t)total : n_ctx);
     /* prompt scores: the first id has none, so index 1 is the first record */
     bool scores = params->echo && params->logprobs;
     c->from0 = c->seq.from = scores ? 1 : c->seq.n_prompt;

@@ -163,6 +163,15 @@ void dispatch_event(struct dispatch *d, const struct gateway_event *ev)
 
 /* ---- for requests */
 
+int dispatch_too_large(const struct dispatch *d, const struct sequence *s, struct err *e)
+{
+    return err_set_param(
+        e, ERR_POOL_TOO_SMALL, "prompt",
+        "The prompt has %u tokens, but the KV pool of the largest worker holds %u, one to "
+        "make included; shorten the prompt or give the worker more memory (--kv-tokens).",
+        s->n_prompt, gateway_core_capacity(d->core));
+}
+
 static int refuse(const struct dispatch *d, const struct sequence *s, struct err *e)
 {
     if (d->g->draining)
@@ -173,21 +182,14 @@ static int refuse(const struct dispatch *d, const struct sequence *s, struct err
     }
     uint32_t capacity = gateway_core_capacity(d->core);
     uint32_t need = s->submit.max_total > s->n_prompt ? s->n_prompt + 1 : s->n_prompt;
-    if (capacity == 0 || need <= capacity) return 0;
-    return err_set_param(
-        e, ERR_POOL_TOO_SMALL, "prompt",
-        "The prompt has %u tokens, but the KV pool of the largest worker holds %u, one to "
-        "make included; shorten the prompt or give the worker more memory (--kv-tokens).",
-        s->n_prompt, capacity);
+    return capacity == 0 || need <= capacity ? 0 : dispatch_too_large(d, s, e);
 }
 
 int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e)
 {
     if (refuse(d, s, e) != 0) return -1;
     uint32_t capacity = gateway_core_capacity(d->core);
-    if (capacity > 0 && s->submit.max_total > capacity)
-        s->submit.max_total = capacity; /* ends as `length` */
-    if (s->submit.min_total > s->submit.max_total) s->submit.min_total = s->submit.max_total;
+    if (capacity > 0) sequence_shorten(s, capacity); /* ends as `length` */
     struct gateway_event ev = {.kind = GE_ARRIVED};
     ev.slot = s->slot = d->free_slots[--d->n_free];
     d->slots[ev.slot] = s;

@@ -40,6 +40,14 @@ struct sequence {
     uint32_t preemptions;
 };
 
+/* At most max_total. min_total is kept within it: the link refuses a SUBMIT that asks for more than
+ * it may make. */
+static inline void sequence_shorten(struct sequence *s, uint32_t max_total)
+{
+    if (s->submit.max_total > max_total) s->submit.max_total = max_total;
+    if (s->submit.min_total > s->submit.max_total) s->submit.min_total = s->submit.max_total;
+}
+
 /* `listener`: where workers come in, taken over; NULL = opened from the settings. 0, or -1 and
  * nothing is left. */
 int dispatch_create(struct dispatch **out, struct gateway *g, struct transport *listener,
@@ -50,6 +58,8 @@ void dispatch_destroy(struct dispatch **d);
 int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e);
 /* Give the sequence back: cancels it when it still runs; no callback afterwards. */
 void dispatch_leave(struct dispatch *d, struct sequence *s);
+/* -1: sets ERR_POOL_TOO_SMALL, with sizes. */
+int dispatch_too_large(const struct dispatch *d, const struct sequence *s, struct err *e);
 bool dispatch_ready(const struct dispatch *d);             /* a live worker */
 const char *dispatch_endpoint(
     const struct dispatch *d); /* where workers meet us, the port filled in */

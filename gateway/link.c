@@ -195,6 +195,7 @@ int link_submit(struct dispatch *d, const struct gateway_action *a, struct seque
     memcpy(d->ids, s->prompt, s->n_prompt * sizeof *d->ids);
     if (s->n_out) memcpy(d->ids + s->n_prompt, s->out, s->n_out * sizeof *d->ids);
     const struct class_row *row = &d->g->limits.classes.rows[s->submit.cls];
+    sequence_shorten(s, a->max_total);
     struct msg m = {.kind = MSG_SUBMIT, .u.submit = s->submit};
     m.u.submit.sub = a->sub;
     m.u.submit.rank = row->rank;

@@ -275,7 +275,6 @@ static const char *why_failed(enum err_code code)
     case ERR_DEADLINE: return "The deadline passed before the answer was complete.";
     case ERR_DRAINING: return "The server is shutting down.";
     case ERR_NO_MEMORY: return "The server is out of memory; try again.";
-    case ERR_POOL_TOO_SMALL: return "The request does not fit the worker's KV pool.";
     default: return "The worker could not run this request.";
     }
 }
@@ -284,7 +283,8 @@ static void sequence_fail(struct sequence *s, enum err_code code)
 {
     struct request *r = ((struct choice *)s)->request;
     struct err e;
-    err_set(&e, code, "%s", why_failed(code));
+    if (code == ERR_POOL_TOO_SMALL) dispatch_too_large(r->g->dispatch, s, &e);
+    else err_set(&e, code, "%s", why_failed(code));
     fail(r, &e);
     wake(r);
 }

@@ -173,13 +173,33 @@ static void gc_released(struct gateway_core *c, uint32_t slot, struct gc_out *o)
     gc_release(c, slot, o);
 }
 
-/* What ran out of time: deadlines, real-time without a worker, batch without an equal one. */
+/* It waits for a worker that is not there: shortened to the largest that is, as at arrival. */
+static void gc_shorten(struct gateway_core *c, uint32_t slot, struct gc_out *o)
+{
+    struct gc_slot *s = &gc_slots(c)[slot];
+    uint32_t capacity = gateway_core_capacity(c);
+    if (s->next > s->n_prompt) { /* what was made belongs to the longer one */
+        gc_fail(c, slot, ERR_WORKER_LOST, o);
+    } else if (s->n_ids + (s->max_total > s->n_ids) > capacity) {
+        gc_fail(c, slot, ERR_POOL_TOO_SMALL, o);
+    } else {
+        gc_unqueue(c, slot);
+        s->state = GC_FREE; /* only for the moment: gc_queue wants it out of the queue */
+        s->max_total = capacity;
+        gc_queue(c, slot);
+    }
+}
+
+/* What ran out of time: deadlines, real-time without a worker, batch without an equal one, both
+ * without one that is large enough. */
 static void gc_tick_slot(struct gateway_core *c, uint32_t slot, struct gc_out *o)
 {
     struct gc_slot *s = &gc_slots(c)[slot];
     if (gc_due(c, s) > c->now_ns) return;
     if (s->deadline_ns != 0 && c->now_ns >= s->deadline_ns) {
         gc_fail(c, slot, ERR_DEADLINE, o);
+    } else if (gc_too_large(c, s)) {
+        gc_shorten(c, slot, o);
     } else if (s->rank == 0) {
         gc_fail(c, slot, s->next > s->from ? ERR_WORKER_LOST : ERR_NO_WORKER, o);
     } else {

@@ -34,6 +34,9 @@
  * They resume only under an equal numerics id if an id beyond the prompt was accepted; rank 1 may start again from the prompt
  * (GA_RESTART: the shell forgets the output ids) when none is there for lost_ns. Rank 0 without an eligible
  * worker for no_worker_ns -> FAIL(ERR_NO_WORKER, or ERR_WORKER_LOST when tokens had been delivered). Rank 1 waits.
+ * Workers live, but none is large enough (it arrived before they came, or came back with less): of either rank, at
+ * once if it was never sent, else after no_worker_ns: max_total is shortened to the largest; FAIL(ERR_POOL_TOO_SMALL)
+ * where that holds no id to make, ERR_WORKER_LOST where ids were made under the longer one.
  */
 #ifndef SLUICE_SCHEDULER_GATEWAY_CORE_H
 #define SLUICE_SCHEDULER_GATEWAY_CORE_H
@@ -109,6 +112,7 @@ struct gateway_action {
     uint32_t worker, slot;
     struct sub_id sub;
     uint32_t from;                 /* SUBMIT, GAP */
+    uint32_t max_total;            /* SUBMIT: as arrived, or shortened to the largest worker */
     uint32_t skip, n;              /* DELIVER */
     enum finish finish;            /* DELIVER */
     enum err_code code;            /* FAIL; HELLO_REPLY: ERR_OK or the refusal */

@@ -42,7 +42,9 @@ struct gc_slot {
     uint64_t refused_by;     /* bit w: session w handed it back, not again before its next STATUS */
     uint64_t tag, arrival, arrived_ns, deadline_ns;
     uint64_t alone_ns; /* since when no worker could take it; valid while `alone` */
-    uint8_t alone, pad2[7];
+    uint8_t alone;
+    uint8_t was_sent; /* some worker was large enough once */
+    uint8_t pad2[6];
 };
 
 enum gc_worker_state { GC_DOWN, GC_SYNCING, GC_LIVE };
@@ -112,6 +114,8 @@ void gc_dispatch(struct gateway_core *c, struct gc_out *o);
 /* Could worker w take it, room and refusals aside? */
 bool gc_could(const struct gateway_core *c, const struct gc_slot *s, const struct gc_worker *w,
               bool any_numerics);
+/* Workers live, and none of them will ever hold it as it is? */
+bool gc_too_large(const struct gateway_core *c, const struct gc_slot *s);
 void gc_update_alone(struct gateway_core *c, uint32_t slot);
 void gc_workers_changed(struct gateway_core *c);
 uint64_t gc_due(const struct gateway_core *c, const struct gc_slot *s);

@@ -125,6 +125,12 @@ static uint32_t gc_choose(const struct gateway_core *c, const struct gc_slot *s,
     return best;
 }
 
+bool gc_too_large(const struct gateway_core *c, const struct gc_slot *s)
+{
+    uint32_t capacity = gateway_core_capacity(c);
+    return capacity > 0 && s->max_total - 1 > capacity;
+}
+
 uint64_t gc_due(const struct gateway_core *c, const struct gc_slot *s)
 {
     uint64_t at = UINT64_MAX;
@@ -132,7 +138,9 @@ uint64_t gc_due(const struct gateway_core *c, const struct gc_slot *s)
     if (s->deadline_ns != 0) at = s->deadline_ns;
     if (s->state != GC_QUEUED || !s->alone) return at;
     uint64_t limit = UINT64_MAX;
-    if (s->rank == 0) {
+    if (gc_too_large(c, s)) {
+        limit = s->alone_ns + (s->was_sent ? c->cfg.no_worker_ns : 0);
+    } else if (s->rank == 0) {
         limit = s->alone_ns + c->cfg.no_worker_ns;
     } else if (s->next >
                s->n_prompt) { /* starting again makes sense only if somebody would take it then */
@@ -235,13 +243,14 @@ static void gc_submit(struct gateway_core *c, uint32_t slot, uint32_t worker, st
     s->sub.incarnation = c->cfg.incarnation;
     s->sub.counter = c->next_counter++ * c->cfg.max_slots + slot;
     s->sub_process = w->incarnation;
-    s->has_sub = 1;
+    s->has_sub = s->was_sent = 1;
     s->state = GC_SENT;
     s->worker = worker;
     w->n_sent++;
     w->sent_since[s->cls]++;
     gc_link(o, GA_SUBMIT, worker, slot, s->sub);
     o->list[o->n - 1].from = s->next;
+    o->list[o->n - 1].max_total = s->max_total;
     if (s->deadline_ns != 0 && s->deadline_ns < c->due_ns) c->due_ns = s->deadline_ns;
 }
 

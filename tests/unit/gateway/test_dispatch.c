@@ -59,6 +59,29 @@ START_TEST(pool_sizes)
 }
 END_TEST
 
+/* The same decision for one that came before its worker: shortened, and its min_tokens with it. */
+START_TEST(pool_sizes_learnt_late)
+{
+    struct rig_door d, big;
+    struct msg keep;
+    char body[400];
+    snprintf(body, sizeof body, "{\"model\":\"tiny\",\"prompt\":\"%s\",\"max_tokens\":8}",
+             "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz");
+    rig_post(&r, &big, ENDPOINT_COMPLETION, "batch", body);
+    rig_post(&r, &d, ENDPOINT_COMPLETION, "batch",
+             "{\"model\":\"tiny\",\"prompt\":\"abcd\",\"max_tokens\":500,\"min_tokens\":500}");
+    rig_join(&r, 3);
+    expect_error(&big, ERR_POOL_TOO_SMALL);
+    struct msg_submit s = rig_submitted(&r, &keep);
+    ck_assert_uint_le(s.max_total, 33);
+    ck_assert_uint_eq(s.min_total, s.max_total);
+    rig_drop(&d);
+    rig_expect(&r, MSG_CANCEL, s.sub);
+    msg_deinit(&keep);
+    rig_idle(&r);
+}
+END_TEST
+
 START_TEST(other_vocabulary)
 {
     struct err e;
@@ -268,6 +291,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, pool_sizes);
+    tcase_add_test(t, pool_sizes_learnt_late);
     tcase_add_test(t, other_vocabulary);
     tcase_add_test(t, nonsense);
     tcase_add_test(t, bad_ids);

@@ -436,6 +436,79 @@ START_TEST(test_capacity)
 }
 END_TEST
 
+/* n_prompt ids, as many wanted that they make `total`. */
+static void arrive_long(uint32_t slot, uint8_t cls, uint32_t n_prompt, uint32_t total)
+{
+    struct gateway_event ev = {.kind = GE_ARRIVED, .slot = slot};
+    ev.arrived.cls = cls;
+    ev.arrived.n_prompt = ev.arrived.n_ids = ev.arrived.from = n_prompt;
+    ev.arrived.max_total = total;
+    give(&ev);
+}
+
+/* It came while no worker was there to measure it: the first one decides, as it would have then. */
+START_TEST(test_too_large_for_the_worker_that_comes)
+{
+    arrive_long(0, CLASS_BATCH, 30, 90);
+    arrive_long(1, CLASS_REALTIME, 63, 90);
+    arrive_long(2, CLASS_BATCH, 64, 90);
+    arrive_long(3, CLASS_REALTIME, 70, 90);
+    arrive_long(4, CLASS_BATCH, 64, 64); /* nothing to make: fits */
+    live(0); /* 64 positions */
+    ck_assert_uint_eq(one(GA_SUBMIT)->slot, 4);
+    ck_assert_uint_eq(one(GA_SUBMIT)->max_total, 64);
+    ck_assert_uint_le(gateway_core_next_tick_ns(g, now), now);
+    tick();
+    ck_assert_uint_eq(count(GA_SUBMIT), 2);
+    ck_assert_uint_eq(count(GA_FAIL), 2);
+    for (uint32_t i = 0; i < n_acts; i++) {
+        const struct gateway_action *a = &acts[i];
+        if (a->kind == GA_SUBMIT) ck_assert(a->slot < 2 && a->max_total == 64);
+        if (a->kind != GA_FAIL) continue;
+        ck_assert(a->slot == 2 || a->slot == 3);
+        ck_assert_int_eq(a->code, ERR_POOL_TOO_SMALL);
+    }
+}
+END_TEST
+
+static void live_with_blocks(uint32_t worker, uint64_t incarnation, uint32_t n_blocks)
+{
+    struct gateway_event ev = hello_of(worker, 100, incarnation, 1);
+    ev.hello.n_blocks = n_blocks;
+    give(&ev);
+    sync(worker, NULL, 0);
+}
+
+/* The worker comes back with a smaller pool: whoever ran in the larger one waits for such a one
+ * first, then nothing waits for ever. */
+START_TEST(test_smaller_worker_comes_back)
+{
+    live_with_blocks(0, 1, 26);
+    arrive_long(0, CLASS_BATCH, 4, 90);
+    struct sub_id begun = submitted(0);
+    arrive_long(1, CLASS_BATCH, 4, 90);
+    arrive_long(2, CLASS_BATCH, 80, 90);
+    tokens(0, begun, 4, 1, FINISH_NONE);
+    on_worker(GE_DOWN, 0);
+    live_with_blocks(0, 2, 17);
+    tick();
+    ck_assert_uint_eq(n_acts, 0);
+    now += 4 * SECOND;
+    tick();
+    ck_assert_uint_eq(n_acts, 0);
+    now += 2 * SECOND;
+    tick();
+    ck_assert_uint_eq(one(GA_SUBMIT)->slot, 1);
+    ck_assert_uint_eq(one(GA_SUBMIT)->max_total, 64);
+    ck_assert_uint_eq(count(GA_FAIL), 2);
+    for (uint32_t i = 0; i < n_acts; i++) {
+        if (acts[i].kind != GA_FAIL) continue;
+        enum err_code want = acts[i].slot == 0 ? ERR_WORKER_LOST : ERR_POOL_TOO_SMALL;
+        ck_assert_int_eq(acts[i].code, want);
+    }
+}
+END_TEST
+
 START_TEST(test_drain)
 {
     live(0);
@@ -482,6 +555,8 @@ int main(void)
     tcase_add_test(tc, test_send_full);
     tcase_add_test(tc, test_hello_refusals);
     tcase_add_test(tc, test_capacity);
+    tcase_add_test(tc, test_too_large_for_the_worker_that_comes);
+    tcase_add_test(tc, test_smaller_worker_comes_back);
     tcase_add_test(tc, test_drain);
     suite_add_tcase(s, tc);
     return test_run(s);
