@@ -15,8 +15,8 @@ int bench_list_parse(struct bench_list *l, const char *flag, const char *text, u
         unsigned long v = strtoul(p, &end, 10);
         if (end == p || *p < '0' || *p > '9' || v < min || v > max)
             return err_set(e, ERR_BAD_VALUE,
-                           "--%s takes numbers from %u to %u with commas between, not '%.40s'", flag,
-                           min, max, text);
+                           "--%s takes numbers from %u to %u with commas between, not '%.40s'",
+                           flag, min, max, text);
         if (l->n == BENCH_LIST_MAX)
             return err_set(e, ERR_BAD_VALUE, "--%s takes at most %d numbers", flag, BENCH_LIST_MAX);
         if (l->n > 0 && l->v[l->n - 1] >= v)

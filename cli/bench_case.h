@@ -1,7 +1,8 @@
 /* bench_case.h - what `sluice bench engine` measures: its cases, their samples and their bounds.
  *
  * A case is one figure for one number of threads: a prompt of `tokens` whose last position is at
- * `context`, or `seqs` sequences decoding, each with `context` positions before it. Samples are tokens
+ * `context`, or `seqs` sequences decoding, each with `context` positions before it. Samples are
+ * tokens
  * per second, in the order they were taken; what is reported is the median and the spread.
  * Thread: any, plain storage.
  */
@@ -61,7 +62,8 @@ struct bench_work {
 };
 void bench_work_of(struct bench_work *w, const struct model *m, uint64_t block_bytes,
                    uint32_t block_tokens);
-/* Tokens/s when every byte comes at read_gb_s and every multiply-add at int8_gmac_s, whichever takes
+/* Tokens/s when every byte comes at read_gb_s and every multiply-add at int8_gmac_s, whichever
+ * takes
  * longer for the matrices, and attention reads K and V at that bandwidth besides. */
 double bench_bound(const struct bench_case *c, const struct bench_work *w, double read_gb_s,
                    double int8_gmac_s);

@@ -1,10 +1,13 @@
-/* bench_engine.h - runs the cases of `sluice bench engine`: an engine for each number of threads, the
+/* bench_engine.h - runs the cases of `sluice bench engine`: an engine for each number of threads,
+ * the
  * rounds of all cases and of the peer interleaved A-B-B-A, the machine's rates beside them.
  *
  * Order: fill in the settings, bench_engine_open, bench_engine_run, read cases and setups,
- * bench_engine_close (legal after a failed open). The KV pool is filled with the bytes of a computed
+ * bench_engine_close (legal after a failed open). The KV pool is filled with the bytes of a
+ * computed
  * prompt, copied: what a step costs does not depend on what K and V say.
- * Thread: one; nothing else should run meanwhile. Cases whose K and V do not fit into half of the free
+ * Thread: one; nothing else should run meanwhile. Cases whose K and V do not fit into half of the
+ * free
  * memory, or past the model's context, are skipped and say so.
  */
 #ifndef SLUICE_CLI_BENCH_ENGINE_H

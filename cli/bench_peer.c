@@ -111,7 +111,8 @@ int bench_peer_take_json(struct bench_engine *b, uint32_t threads, const char *p
     return taken;
 }
 
-/* Rows "| PP | TG | B | N_KV | T_PP | S_PP | T_TG | S_TG | ...": S_TG is tokens/s of B sequences. */
+/* Rows "| PP | TG | B | N_KV | T_PP | S_PP | T_TG | S_TG | ...": S_TG is tokens/s of B sequences.
+ * */
 int bench_peer_take_table(struct bench_engine *b, uint32_t threads, const char *text) {
     int taken = 0;
     for (const char *line = text; line != NULL && *line != '\0'; line = strchr(line, '\n')) {

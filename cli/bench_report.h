@@ -1,4 +1,5 @@
-/* bench_report.h - the results of `sluice bench engine` as a table for people and as one JSON object.
+/* bench_report.h - the results of `sluice bench engine` as a table for people and as one JSON
+ * object.
  * Thread: any; reads only.
  */
 #ifndef SLUICE_CLI_BENCH_REPORT_H

@@ -37,10 +37,11 @@ static const struct flag flags[] = {
 static void help(FILE *f) {
     fprintf(f,
             "Usage: sluice bench engine --model FILE [FLAGS]\n\n"
-            "Measures the engine alone, without a server: prefill, decoding by several sequences at "
-            "several\ncontexts and numbers of threads, and beside it, in the same run, the memory's "
-            "read bandwidth and the\ninner loop's own int8 rate. Medians and spread of interleaved "
-            "rounds. On a machine that does other\nwork the figures are its, not the engine's.\n");
+            "Measures the engine alone, without a server: prefill, decoding by several sequences "
+            "at several\ncontexts and numbers of threads, and beside it, in the same run, the "
+            "memory's read bandwidth and the\ninner loop's own int8 rate. Medians and spread of "
+            "interleaved rounds. On a machine that does other\nwork the figures are its, not the "
+            "engine's.\n");
     flags_help(f, flags, FLAGS);
     fprintf(f, "\nExamples:\n"
                "  sluice bench engine --model m.gguf\n"

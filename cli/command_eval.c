@@ -44,18 +44,19 @@ static const struct flag flags[] = {
 static void help(FILE *f) {
     fprintf(f,
             "Usage: sluice eval --model A [--against B] TEXT-FILE [FLAGS]\n\n"
-            "Reads a text of your own with A, and with B when given, and says how well A predicts it "
-            "(perplexity),\nhow far it is from B (KL, top-1 agreement) and whether the two drift "
-            "apart as the text grows, in a\ntable, a line and a plot. Use it before deploying a "
-            "quantisation or INT8 K and V. With --self A writes\non by itself and B is forced along: "
-            "would it have written the same?\n");
+            "Reads a text of your own with A, and with B when given, and says how well A predicts "
+            "it (perplexity),\nhow far it is from B (KL, top-1 agreement) and whether the two "
+            "drift apart as the text grows, in a\ntable, a line and a plot. Use it before "
+            "deploying a "
+            "quantisation or INT8 K and V. With --self A writes\non by itself and B is forced "
+            "along: would it have written the same?\n");
     flags_help(f, flags, FLAGS);
     fprintf(f, "\nExamples:\n"
                "  sluice eval --model q4.gguf --against f16.gguf prompts.txt --plot drift.svg\n"
                "  sluice eval --model m.gguf --kv-type int8 --against-kv-type f16 long.txt\n"
-               "  sluice eval --model q4.gguf --against f16.gguf --self 1024 --chat question.txt\n");
-    fprintf(f, "\nExit codes: 0 measured (good or bad); 1 usage, a file or a flag is wrong; 2 a step "
-               "failed, or the plot\ncould not be written.\n");
+               "  sluice eval --model q4.gguf --against f16.gguf --self 1024 --chat ask.txt\n");
+    fprintf(f, "\nExit codes: 0 measured (good or bad); 1 usage, a file or a flag is wrong; 2 a "
+               "step failed, or the plot\ncould not be written.\n");
 }
 
 static int read_file(const char *path, struct buf *out, struct err *e) {

@@ -1,8 +1,11 @@
-/* engine_drive.h - runs an engine step by step and waits for each: what `bench engine` and `eval` need
+/* engine_drive.h - runs an engine step by step and waits for each: what `bench engine` and `eval`
+ * need
  * of worker/engine/engine.h, without a scheduler.
  *
- * Order: drive_open; for each step drive_begin, drive_span and drive_row as often as wanted, drive_run,
- * results by drive_result or drive_data, drive_release; drive_close. A sequence is the blocks from a
+ * Order: drive_open; for each step drive_begin, drive_span and drive_row as often as wanted,
+ * drive_run,
+ * results by drive_result or drive_data, drive_release; drive_close. A sequence is the blocks from
+ * a
  * first one on (drive_block_count says how many for its positions); the caller keeps them apart.
  * Ownership: the model stays the caller's and open until drive_close. Thread: one.
  * Failure: -1 and a sentence; a step that failed leaves nothing to release.

@@ -53,14 +53,15 @@ static double x_of(const struct eval_stats *s, double position) {
 static void axes(struct buf *out, const struct eval_stats *s, const struct panel *p) {
     buf_addf(out, "<text x='%.0f' y='%.1f' font-weight='bold'>%s</text>\n", LEFT, p->top - 8,
              p->name);
-    buf_addf(out, "<rect x='%.0f' y='%.1f' width='%.1f' height='%.0f' fill='none' stroke='#888'/>\n",
-             LEFT, p->top, WIDTH - LEFT - RIGHT, PANEL);
+    buf_addf(out, "<rect x='%.0f' y='%.1f' width='%.1f' height='%.0f' fill='none' "
+                  "stroke='#888'/>\n", LEFT, p->top, WIDTH - LEFT - RIGHT, PANEL);
     for (int t = 0; t <= TICKS; t++) {
         double v = p->low + (p->high - p->low) * t / TICKS, y = y_of(p, v);
         double at = (double)s->positions * t / TICKS;
         buf_addf(out, "<line x1='%.0f' x2='%.1f' y1='%.1f' y2='%.1f' stroke='#ddd'/>\n", LEFT,
                  WIDTH - RIGHT, y, y);
-        buf_addf(out, "<text x='%.0f' y='%.1f' text-anchor='end'>%.4g</text>\n", LEFT - 6, y + 4, v);
+        buf_addf(out, "<text x='%.0f' y='%.1f' text-anchor='end'>%.4g</text>\n", LEFT - 6, y + 4,
+                 v);
         buf_addf(out, "<text x='%.1f' y='%.1f' text-anchor='middle'>%.0f</text>\n", x_of(s, at),
                  p->top + PANEL + 16, at);
     }
@@ -87,8 +88,8 @@ static void escaped(struct buf *out, const char *text) {
 }
 
 void eval_plot_svg(struct buf *out, const struct eval_stats *s, const char *title) {
-    struct panel first = {s->two ? "KL(B || A), nats per token" : "nats per token", drift_value, 0, 0,
-                          TOP + 20};
+    struct panel first = {s->two ? "KL(B || A), nats per token" : "nats per token", drift_value, 0,
+                          0, TOP + 20};
     struct panel second = {"top-1 agreement, %", agreement_value, 0, 0, TOP + 20 + PANEL + GAP};
     double height = s->two ? second.top + PANEL + 40 : first.top + PANEL + 40;
     buf_addf(out, "<svg xmlns='http://www.w3.org/2000/svg' width='%.0f' height='%.0f' "
@@ -104,8 +105,8 @@ void eval_plot_svg(struct buf *out, const struct eval_stats *s, const char *titl
         axes(out, s, &second);
         curve(out, s, &second);
     }
-    buf_addf(out, "<text x='%.1f' y='%.1f' text-anchor='middle'>position in the text</text>\n</svg>\n",
-             (WIDTH + LEFT) / 2, height - 6);
+    buf_addf(out, "<text x='%.1f' y='%.1f' text-anchor='middle'>position in the text</text>\n"
+                  "</svg>\n", (WIDTH + LEFT) / 2, height - 6);
 }
 
 void eval_plot_line(char out[EVAL_BUCKETS + 1], const struct eval_stats *s) {

@@ -7,7 +7,8 @@
 #include "base/buf.h"
 #include "cli/eval_stats.h"
 
-/* Two panels: mean KL (or nats per token when there is no B) and agreement, over the position. `title`
+/* Two panels: mean KL (or nats per token when there is no B) and agreement, over the position.
+ * `title`
  * is plain text, escaped here. */
 void eval_plot_svg(struct buf *out, const struct eval_stats *s, const char *title);
 /* One character a bucket, low '.' to high '@', a space where nothing was scored. */

@@ -21,8 +21,8 @@ static void heading(const struct eval_run *r, bool self, FILE *f) {
         fprintf(f, "A: %s wrote %u tokens greedily; B, the reference: %s, forced along them\n", a,
                 r->n_made, b);
     else if (self)
-        fprintf(f, "A: %s wrote %u tokens greedily, one by one; compared with itself reading them in "
-                   "chunks\n(the two must agree everywhere)\n", a, r->n_made);
+        fprintf(f, "A: %s wrote %u tokens greedily, one by one; compared with itself reading them "
+                   "in chunks\n(the two must agree everywhere)\n", a, r->n_made);
     else if (r->b.path != NULL)
         fprintf(f, "A: %s\nB, the reference: %s\n", a, b);
     else
@@ -58,7 +58,8 @@ static void drift(const struct eval_stats *s, bool two_models, FILE *f) {
     if (!s->two)
         return;
     double slope = eval_slope(&s->same_line, &error);
-    fprintf(f, "over the position      agreement %+.2f %% (error %.2f %%)", 100 * slope, 100 * error);
+    fprintf(f, "over the position      agreement %+.2f %% (error %.2f %%)", 100 * slope,
+            100 * error);
     if (two_models) {
         slope = eval_slope(&s->kl_line, &error);
         fprintf(f, ", KL %+.5f nat (error %.5f)", slope, error);

@@ -12,6 +12,7 @@
 /* "NAME (f16 KV)" */
 void eval_report_side(const struct eval_side *s, char *out, size_t cap);
 void eval_report_table(const struct eval_run *r, bool self, FILE *f);
-json_t *eval_report_json(const struct eval_run *r, bool self); /* a new reference; NULL = no memory */
+/* A new reference; NULL = no memory. */
+json_t *eval_report_json(const struct eval_run *r, bool self);
 
 #endif

@@ -1,9 +1,13 @@
 /* eval_run.h - reads a text with one or two models and collects what they think of it.
  *
- * Order: fill in the settings, eval_open, then eval_text or eval_self, eval_close (legal after a failed
- * open). eval_text cuts the ids into windows of `ctx` positions, each read from its beginning, and scores
- * every position that has a next one. eval_self lets A continue the ids greedily by n tokens and then
- * scores those: B (or A again, in one go) is forced along them, and agreement says whether it would have
+ * Order: fill in the settings, eval_open, then eval_text or eval_self, eval_close (legal after a
+ * failed
+ * open). eval_text cuts the ids into windows of `ctx` positions, each read from its beginning, and
+ * scores
+ * every position that has a next one. eval_self lets A continue the ids greedily by n tokens and
+ * then
+ * scores those: B (or A again, in one go) is forced along them, and agreement says whether it
+ * would have
  * written the same. B may be A's own file with another KV type.
  * Thread: one. Failure: -1 and a sentence. Both models must have the same vocabulary.
  */

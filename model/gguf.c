@@ -30,6 +30,22 @@ static int open_bytes(struct gguf **out, const void *p, size_t n, bool mapped, s
     return 0;
 }
 
+uint64_t gguf_drop_tensor_pages(const struct gguf *g)
+{
+    uintptr_t first = (uintptr_t)g->p + g->n, page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (uint64_t i = 0; i < gguf_tensor_count(g); i++) {
+        uintptr_t at = (uintptr_t)gguf_tensor_at(g, i)->data;
+        first = at < first ? at : first;
+    }
+    if (!g->mapped || g->n == 0) /* dropped heap pages would be zero, not the file again */
+        return g->n;
+    first = (first + page - 1) / page * page;
+    uintptr_t end = (uintptr_t)g->p + g->n;
+    if (first < end)
+        madvise((void *)first, end - first, MADV_DONTNEED);
+    return first < end ? first - (uintptr_t)g->p : g->n;
+}
+
 int gguf_open_mem(struct gguf **out, const void *p, size_t n, struct err *e)
 {
     assert(((uintptr_t)p & 31) == 0);

@@ -59,6 +59,9 @@ const char *gguf_type_name(uint32_t type);               /* "Q4_1", or "type 17"
 /* Bytes of n elements of a type; 0 when the type is unknown or n is no multiple of its block. */
 uint64_t gguf_type_bytes(uint32_t type, uint64_t n);
 uint64_t gguf_file_bytes(const struct gguf *g);
+/* For who has copied the tensors: gives the pages of their bytes back to the system (they come again from the
+ * file when read). Returns the bytes before the tensors, which stay. Bytes in memory all stay. */
+uint64_t gguf_drop_tensor_pages(const struct gguf *g);
 /* A string of the file, fit for a message: cut at 64 bytes, and what is not printable ASCII shown as '?'. */
 struct gguf_shown { char s[72]; };
 struct gguf_shown gguf_show(struct gguf_str s);

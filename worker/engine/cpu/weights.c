@@ -90,11 +90,26 @@ static int plan_all(struct weights *w, const struct model *m, struct fill *f, st
     return 0;
 }
 
+/* A norm's own place; its values are still in the file while sizes are counted. */
+static void place_norm(const float **norm, uint32_t n, struct carve *c)
+{
+    float *to = carve_take(c, n, sizeof *to);
+    if (to != NULL) {
+        memcpy(to, *norm, n * sizeof *to);
+        *norm = to;
+    }
+}
+
 static void place(struct weights *w, struct fill *f, const struct hparams *hp, struct carve *c)
 {
     for (uint32_t i = 0; i < f->n_jobs; i++) {
         struct packed_matrix *m = (struct packed_matrix *)f->jobs[i].m;
         m->data = carve_take(c, m->bytes, 1);
+    }
+    place_norm(&w->norm, hp->n_embd, c);
+    for (uint32_t l = 0; l < w->n_layers; l++) {
+        place_norm(&w->layers[l].attn_norm, hp->n_embd, c);
+        place_norm(&w->layers[l].ffn_norm, hp->n_embd, c);
     }
     w->rope.data = carve_take(c, rope_table_bytes(hp->n_ctx, hp->n_rot), 1);
 }
@@ -158,6 +173,8 @@ int weights_init(struct weights *w, const struct model *m, struct pool *pool, st
     else if (plan_all(w, m, &f, e) == 0)
         rc = fill_all(w, m, pool, &f, e);
     mem_free(f.jobs);
+    if (rc == 0)
+        mem_pool_set("model file", gguf_file_bytes(m->gguf), gguf_drop_tensor_pages(m->gguf), 0);
     if (rc < 0)
         weights_deinit(w);
     return rc;

@@ -1,9 +1,9 @@
 /* weights.h - a model's tensors packed for the kernels, once, at open.
  *
  * One mapping holds every packed matrix (huge pages where the system gives them); a tied head is
- * the token embedding itself, so no weight is in memory twice. Norms are used where they lie in the
- * file's mapping. Packing runs over row groups on the thread pool. Ownership: weights_init maps,
- * weights_deinit unmaps; the gguf must stay open. Read-only afterwards, any thread.
+ * the token embedding itself and the file's pages are given back after packing, so no weight is in
+ * memory twice. Norms are copied. Packing runs over row groups on the thread pool. Ownership:
+ * weights_init maps, weights_deinit unmaps. Read-only afterwards, any thread.
  */
 #ifndef SLUICE_WORKER_ENGINE_CPU_WEIGHTS_H
 #define SLUICE_WORKER_ENGINE_CPU_WEIGHTS_H
