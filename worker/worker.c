@@ -113,6 +113,7 @@ static void fill_hello(const struct worker *w, struct msg_hello *h) {
                             .max_seqs = w->cfg.max_seqs,
                             .max_slots = w->core_cfg.max_slots};
     h->tensors = gguf_tensors_hash(m->gguf);
+    gguf_drop_tensor_pages(m->gguf); /* the engine holds its own, packed */
     snprintf(h->name, sizeof(h->name), "%s", w->cfg.name);
     snprintf(h->model, sizeof(h->model), "%s", m->name);
     snprintf(h->family, sizeof(h->family), "%s", l->family);
