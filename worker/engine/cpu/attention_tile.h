@@ -19,8 +19,8 @@
 #define ATTENTION_RUN 4    /* blocks of a run: 64 positions */
 #define ATTENTION_DIRECT 6 /* rows up to which the kernels read the store itself */
 #define RUN_TOKENS (ATTENTION_RUN * KV_BLOCK_TOKENS)
-/* Floats from one row to the next, of scores and of queries: constants, so that the kernels reach all
- * rows from one pointer; 256 alone would put all rows into a few cache sets. */
+/* Floats from one row to the next, of scores and of queries: constants, so that the kernels reach
+ * all rows from one pointer; 256 alone would put all rows into a few cache sets. */
 #define SCORES (ATTENTION_SPLIT + 16)
 #define QUERY (KV_HEAD_DIM_MAX + 16)
 #define ROW_FLOATS (ATTENTION_ROWS * KV_HEAD_DIM_MAX / 2) /* wide heads take half the rows */

@@ -133,6 +133,10 @@ struct cpu_ops {
     /* Sum of exp((x[i] - max) / temperature) in 8 double lanes (i % 8) and a fixed tree. NaN and
      * -inf add nothing. max must not be below any x[i]; +inf in x is the caller's to remove. */
     double (*sum_exp)(const float *x, uint32_t n, float max, float temperature);
+
+    /* The i with lower <= x[i] < upper and x[i] > -inf, ascending, into ids (room for n). Returns
+     * how many; NaN is never among them. */
+    uint32_t (*select)(const float *x, uint32_t n, float lower, float upper, int32_t *ids);
 };
 
 extern const struct cpu_ops cpu_ops_scalar;

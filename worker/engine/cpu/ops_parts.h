@@ -28,7 +28,8 @@
     void attention_##arch(const struct attention_args *a);                                         \
     void attention_join_##arch(const struct attention_args *a);                                    \
     uint32_t argmax_##arch(const float *x, uint32_t n);                                            \
-    double sum_exp_##arch(const float *x, uint32_t n, float max, float temperature);
+    double sum_exp_##arch(const float *x, uint32_t n, float max, float temperature);               \
+    uint32_t select_##arch(const float *x, uint32_t n, float lower, float upper, int32_t *ids);
 
 OPS_PARTS(scalar)
 OPS_PARTS(avx2)
@@ -38,8 +39,11 @@ void matmul_avx512(const struct packed_matrix *w, uint32_t group_begin, uint32_t
                    bool add);
 void attention_avx512(const struct attention_args *a);
 void attention_join_avx512(const struct attention_args *a);
+double sum_exp_avx512(const float *x, uint32_t n, float max, float temperature);
+uint32_t select_avx512(const float *x, uint32_t n, float lower, float upper, int32_t *ids);
 
-/* An instance: the names of the versions of row-wise operations, products and attention. */
+/* An instance: the names of the versions of row-wise operations, of products, of
+ * attention with what the sampler scans. */
 #define OPS_TABLE(arch, rows, products, att)                                                       \
     {                                                                                              \
         .name = #arch, .quantise = quantise_##rows, .matmul = matmul_##products,                   \
@@ -47,7 +51,7 @@ void attention_join_avx512(const struct attention_args *a);
         .add = add_##rows, .to_f16 = to_f16_##rows, .from_f16 = from_f16_##rows,                   \
         .kv_store = kv_store_##rows, .attention = attention_##att,                                 \
         .attention_join = attention_join_##att, .argmax = argmax_##rows,                           \
-        .sum_exp = sum_exp_##rows,                                                                 \
+        .sum_exp = sum_exp_##att, .select = select_##att,                                          \
     }
 
 #endif

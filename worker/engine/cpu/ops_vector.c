@@ -144,3 +144,11 @@ double sum_exp_scalar(const float *x, uint32_t n, float max, float temperature) 
     }
     return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
 }
+
+uint32_t select_scalar(const float *x, uint32_t n, float lower, float upper, int32_t *ids) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (x[i] >= lower && x[i] < upper && x[i] > -INFINITY)
+            ids[found++] = (int32_t)i;
+    return found;
+}

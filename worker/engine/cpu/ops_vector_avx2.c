@@ -184,29 +184,37 @@ void kv_store_avx2(const struct kv_shape *kv, uint8_t *block, uint32_t layer, ui
     to_f16_avx2(to_v, v, kv->head_dim);
 }
 
+/* Largest of n values (a multiple of 32), -inf where all are NaN: max_ps(x, m) is m where x is. */
+static float largest_of(const float *x, uint32_t n) {
+    __m256 m[4];
+    UNROLL for (int k = 0; k < 4; k++)
+        m[k] = _mm256_set1_ps(-INFINITY);
+    for (uint32_t i = 0; i < n; i += 32)
+        UNROLL for (int k = 0; k < 4; k++)
+            m[k] = _mm256_max_ps(_mm256_loadu_ps(x + i + 8 * k), m[k]);
+    return lane_max8(_mm256_max_ps(_mm256_max_ps(m[0], m[1]), _mm256_max_ps(m[2], m[3])));
+}
+
+#define ARGMAX_RUN 2048 /* only the run that holds the largest is read a second time */
+
 uint32_t argmax_avx2(const float *x, uint32_t n) {
-    uint32_t i = 0, whole = n & ~7u;
-    __m256 m0 = _mm256_set1_ps(-INFINITY), m1 = m0;
-    for (; i + 16 <= whole; i += 16) { /* max_ps(x, m) is m where x is NaN */
-        m0 = _mm256_max_ps(_mm256_loadu_ps(x + i), m0);
-        m1 = _mm256_max_ps(_mm256_loadu_ps(x + i + 8), m1);
+    float best = -INFINITY;
+    uint32_t at = 0, whole = n & ~31u, size;
+    for (uint32_t i = 0; i < whole; i += size) {
+        size = whole - i < ARGMAX_RUN ? whole - i : ARGMAX_RUN;
+        float largest = largest_of(x + i, size);
+        at = largest > best ? i : at;
+        best = largest > best ? largest : best;
     }
-    for (; i < whole; i += 8)
-        m0 = _mm256_max_ps(_mm256_loadu_ps(x + i), m0);
-    float best = lane_max8(_mm256_max_ps(m0, m1));
-    for (; i < n; i++)
+    for (uint32_t i = whole; i < n; i++) {
+        at = x[i] > best ? i : at;
         best = x[i] > best ? x[i] : best;
+    }
     if (best == -INFINITY)
         return 0;
-    __m256 wanted = _mm256_set1_ps(best);
-    for (i = 0; i < whole; i += 8) {
-        int hit = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + i), wanted, _CMP_EQ_OQ));
-        if (hit != 0)
-            return i + (uint32_t)__builtin_ctz((unsigned)hit);
-    }
-    while (x[i] != best)
-        i++;
-    return i;
+    while (x[at] != best)
+        at++;
+    return at;
 }
 
 double sum_exp_avx2(const float *x, uint32_t n, float max, float temperature) {
@@ -215,13 +223,28 @@ double sum_exp_avx2(const float *x, uint32_t n, float max, float temperature) {
     for (uint32_t i = 0; i < n; i += 8) {
         __m256 v = n - i >= 8 ? _mm256_loadu_ps(x + i) : load_tail8(x + i, n - i, -INFINITY);
         __m256 z = _mm256_div_ps(_mm256_sub_ps(v, m), t);
-        __m256 w = _mm256_and_ps(exp8(z), _mm256_cmp_ps(z, z, _CMP_ORD_Q));
+        __m256 w = _mm256_and_ps(exp8_negative(z), _mm256_cmp_ps(z, z, _CMP_ORD_Q));
         lo = _mm256_add_pd(lo, _mm256_cvtps_pd(_mm256_castps256_ps128(w)));
         hi = _mm256_add_pd(hi, _mm256_cvtps_pd(_mm256_extractf128_ps(w, 1)));
     }
     double l[4];
     _mm256_storeu_pd(l, _mm256_add_pd(lo, hi));
     return (l[0] + l[2]) + (l[1] + l[3]);
+}
+
+uint32_t select_avx2(const float *x, uint32_t n, float lower, float upper, int32_t *ids) {
+    const __m256 lo = _mm256_set1_ps(lower), hi = _mm256_set1_ps(upper);
+    const __m256 none = _mm256_set1_ps(-INFINITY);
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < n; i += 8) {
+        __m256 v = n - i >= 8 ? _mm256_loadu_ps(x + i) : load_tail8(x + i, n - i, -INFINITY);
+        __m256 in = _mm256_cmp_ps(v, lo, _CMP_GE_OQ);
+        in = _mm256_and_ps(in, _mm256_cmp_ps(v, hi, _CMP_LT_OQ));
+        in = _mm256_and_ps(in, _mm256_cmp_ps(v, none, _CMP_GT_OQ));
+        for (unsigned hits = (unsigned)_mm256_movemask_ps(in); hits != 0; hits &= hits - 1)
+            ids[found++] = (int32_t)(i + (uint32_t)__builtin_ctz(hits));
+    }
+    return found;
 }
 #else
 typedef int ops_vector_avx2_is_empty;

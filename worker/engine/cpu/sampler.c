@@ -10,20 +10,27 @@
 #define SEEN (1u << 31) /* in counts: the id is in the history; the low bits count it as output */
 
 /* Ids are taken in falling order without sorting all: a heap of the ids whose value is within this
- * much (in units of temperature) of the maximum, and when it is used up one of the next band.
- * exp(-8) leaves a few hundred candidates on real logits; the last band takes all the rest. */
-static const float band_depth[] = {8.0f, 24.0f, INFINITY};
-#define BANDS 3
+ * much (in units of temperature) of the maximum, and when it is used up one of the next band. On
+ * real logits exp(-4) leaves tens of candidates, exp(-10) hundreds; the last band takes the rest. */
+static const float band_depth[] = {4.0f, 10.0f, 20.0f, INFINITY};
+#define BANDS 4
+/* A band of many ids is first dealt out into buckets of falling values, so that the heap stays
+ * small where thousands of ids are taken. */
+#define BUCKETS 256
+#define BUCKET_MIN 128 /* ids of a band that is not dealt out */
 
 struct picker {
+    const struct cpu_ops *ops;
     const float *values;
     int32_t *heap;        /* largest on top, ties: smaller id on top */
-    uint32_t n_vocab, n_heap, band;
+    int32_t *ids;         /* of the band, unordered, or bucket after bucket */
+    uint32_t n_vocab, n_heap, band, bucket;
+    uint32_t ends[BUCKETS]; /* of the band's buckets in ids; the next one is `bucket` */
     float max, temperature, upper; /* upper: values at or above were in an earlier band */
 };
 
 size_t sampler_bytes(uint32_t n_vocab) {
-    return (size_t)n_vocab * (3 * sizeof(float) + 2 * sizeof(int32_t));
+    return (size_t)n_vocab * (3 * sizeof(float) + 3 * sizeof(int32_t));
 }
 
 void sampler_init(struct sampler *s, const struct cpu_ops *ops, uint32_t n_vocab, void *work) {
@@ -34,7 +41,8 @@ void sampler_init(struct sampler *s, const struct cpu_ops *ops, uint32_t n_vocab
     s->values = work;
     s->counts = (uint32_t *)(void *)(s->values + n_vocab);
     s->heap = (int32_t *)(void *)(s->counts + n_vocab);
-    s->kept = s->heap + n_vocab;
+    s->ids = s->heap + n_vocab;
+    s->kept = s->ids + n_vocab;
     s->weights = (float *)(void *)(s->kept + n_vocab);
 }
 
@@ -50,11 +58,13 @@ static void apply_bias_and_mask(struct sampler *s, const struct sample_params *p
     for (uint32_t i = 0; i < p->n_banned; i++)
         if (in_range(s, p->banned[i]))
             s->values[p->banned[i]] = -INFINITY;
-    if (p->mask == NULL)
-        return;
-    for (uint32_t i = 0; i < s->n_vocab; i++)
-        if (!(p->mask[i / 64] >> (i % 64) & 1))
-            s->values[i] = -INFINITY;
+    for (uint32_t first = 0; p->mask != NULL && first < s->n_vocab; first += 64) {
+        uint64_t masked = ~p->mask[first / 64];
+        if (s->n_vocab - first < 64)
+            masked &= (1ull << (s->n_vocab - first)) - 1;
+        for (; masked != 0; masked &= masked - 1)
+            s->values[first + (uint32_t)__builtin_ctzll(masked)] = -INFINITY;
+    }
 }
 
 static bool has_penalties(const struct sample_params *p) {
@@ -83,12 +93,11 @@ static void apply_penalties(struct sampler *s, const struct sample_params *p) {
     }
 }
 
-/* NaN and +inf have no place in an order or a sum. */
-static void remove_odd_values(struct sampler *s) {
-    for (uint32_t i = 0; i < s->n_vocab; i++) {
-        float v = s->values[i];
-        s->values[i] = v != v ? -INFINITY : v > FLT_MAX ? FLT_MAX : v;
-    }
+/* +inf has no place in a sum. (NaN is passed over by every scan.) */
+static void remove_infinity(float *values, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (values[i] > FLT_MAX)
+            values[i] = FLT_MAX;
 }
 
 static bool above(const struct picker *k, int32_t a, int32_t b) {
@@ -112,22 +121,63 @@ static void sift_down(struct picker *k, uint32_t at) {
     k->heap[at] = id;
 }
 
-static void next_band(struct picker *k) {
-    float lower = k->max - band_depth[k->band++] * k->temperature;
-    for (uint32_t i = 0; i < k->n_vocab; i++)
-        if (k->values[i] >= lower && k->values[i] < k->upper && k->values[i] > -INFINITY)
-            k->heap[k->n_heap++] = (int32_t)i;
-    k->upper = lower;
-    for (uint32_t i = k->n_heap / 2; i-- > 0;)
+/* Never falls as the value does. */
+static uint32_t bucket_of(float value, float top, float scale) {
+    float at = (top - value) * scale;
+    return at < BUCKETS - 1 ? (uint32_t)at : BUCKETS - 1;
+}
+
+/* n ids of heap go to ids, in the order of their buckets; inside a bucket by id. */
+static void deal_out(struct picker *k, uint32_t n, float top, float width) {
+    float scale = BUCKETS / width;
+    uint32_t begin[BUCKETS] = {0};
+    for (uint32_t i = 0; i < n; i++)
+        begin[bucket_of(k->values[k->heap[i]], top, scale)]++;
+    for (uint32_t b = 0, sum = 0; b < BUCKETS; b++) {
+        uint32_t size = begin[b];
+        begin[b] = sum;
+        k->ends[b] = sum += size;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        k->ids[begin[bucket_of(k->values[k->heap[i]], top, scale)]++] = k->heap[i];
+    k->bucket = 0;
+}
+
+static void make_heap(struct picker *k, uint32_t n) {
+    k->n_heap = n;
+    for (uint32_t i = n / 2; i-- > 0;)
         sift_down(k, i);
+}
+
+static void next_bucket(struct picker *k) {
+    uint32_t begin = k->bucket == 0 ? 0 : k->ends[k->bucket - 1];
+    uint32_t n = k->ends[k->bucket++] - begin;
+    memcpy(k->heap, k->ids + begin, n * sizeof *k->heap);
+    make_heap(k, n);
+}
+
+static void next_band(struct picker *k) {
+    float depth = band_depth[k->band], above_it = k->band > 0 ? band_depth[k->band - 1] : 0;
+    float lower = k->max - depth * k->temperature, top = k->upper < k->max ? k->upper : k->max;
+    float width = (depth < INFINITY ? depth - above_it : above_it) * k->temperature;
+    uint32_t n = k->ops->select(k->values, k->n_vocab, lower, k->upper, k->heap);
+    k->band++;
+    k->upper = lower;
+    if (n > BUCKET_MIN && width > FLT_MIN && width < FLT_MAX)
+        deal_out(k, n, top, width);
+    else
+        make_heap(k, n);
 }
 
 /* The next id in falling order; -1 when only ids of -inf are left. */
 static int32_t picker_next(struct picker *k) {
     while (k->n_heap == 0) {
-        if (k->band == BANDS)
+        if (k->bucket < BUCKETS)
+            next_bucket(k);
+        else if (k->band < BANDS)
+            next_band(k);
+        else
             return -1;
-        next_band(k);
     }
     int32_t id = k->heap[0];
     k->heap[0] = k->heap[--k->n_heap];
@@ -173,18 +223,19 @@ static int32_t draw_cut(struct sampler *s, struct picker *k, const struct sample
     return s->kept[n_kept - 1];
 }
 
-/* Steps 3 to 7 over s->values. */
-static int32_t draw(struct sampler *s, const struct sample_params *p) {
-    uint32_t best = s->ops->argmax(s->values, s->n_vocab);
-    if (!(p->temperature > 0) || s->values[best] == -INFINITY)
-        return (int32_t)best;
-    struct picker k = {.values = s->values, .heap = s->heap, .n_vocab = s->n_vocab,
-                       .max = s->values[best], .temperature = p->temperature, .upper = INFINITY};
+/* Steps 3 to 7 over `values`, whose largest is at `best` and finite. */
+static int32_t draw(struct sampler *s, const float *values, uint32_t best,
+                    const struct sample_params *p) {
+    struct picker k = {.ops = s->ops, .values = values, .heap = s->heap, .ids = s->ids,
+                       .n_vocab = s->n_vocab, .bucket = BUCKETS, .max = values[best],
+                       .temperature = p->temperature, .upper = INFINITY};
     double unit = rand_unit(p->seed, p->position);
     bool limited = p->top_k > 0 && (uint32_t)p->top_k < s->n_vocab;
     if (limited)
         return draw_cut(s, &k, p, (uint32_t)p->top_k, -1, unit);
-    double total = s->ops->sum_exp(s->values, s->n_vocab, k.max, p->temperature), sum = 0;
+    double total = s->ops->sum_exp(values, s->n_vocab, k.max, p->temperature), sum = 0;
+    if (values != s->values && p->temperature == 1.0f)
+        s->raw_total = total;
     if (p->top_p < 1 || p->min_p > 0)
         return draw_cut(s, &k, p, s->n_vocab, total, unit);
     int32_t id, last = (int32_t)best;
@@ -197,10 +248,40 @@ static int32_t draw(struct sampler *s, const struct sample_params *p) {
     return last;
 }
 
-/* Largest of the raw logits as a finite number, and log of the sum of exp(x - max). */
+/* Steps 1 to 7. Without a reason to change the logits they are read where they are. */
+static int32_t sample(struct sampler *s, const float *logits, const struct sample_params *p) {
+    bool plain = p->n_bias == 0 && p->n_banned == 0 && p->mask == NULL && !has_penalties(p);
+    const float *values = logits;
+    if (!plain) {
+        memcpy(s->values, logits, s->n_vocab * sizeof *logits);
+        apply_bias_and_mask(s, p);
+        if (has_penalties(p))
+            apply_penalties(s, p);
+        values = s->values;
+    }
+    uint32_t best = s->ops->argmax(values, s->n_vocab);
+    if (plain)
+        s->raw_best = best;
+    if (!(p->temperature > 0))
+        return (int32_t)best;
+    if (values[best] > FLT_MAX) {
+        if (plain)
+            memcpy(s->values, logits, s->n_vocab * sizeof *logits);
+        values = s->values;
+        remove_infinity(s->values, s->n_vocab);
+        best = s->ops->argmax(values, s->n_vocab);
+    }
+    return values[best] > -INFINITY ? draw(s, values, best, p) : (int32_t)best;
+}
+
+/* Largest of the raw logits, and log of the sum of exp(x - max). What step 3 found is used. */
 static double log_sum(struct sampler *s, const float *logits, float *max) {
-    *max = logits[s->ops->argmax(logits, s->n_vocab)];
-    return log_f64(s->ops->sum_exp(logits, s->n_vocab, *max, 1.0f));
+    if (s->raw_best == SAMPLER_UNKNOWN)
+        s->raw_best = s->ops->argmax(logits, s->n_vocab);
+    *max = logits[s->raw_best];
+    if (s->raw_total < 0)
+        s->raw_total = s->ops->sum_exp(logits, s->n_vocab, *max, 1.0f);
+    return log_f64(s->raw_total);
 }
 
 static float logprob_of(const float *logits, int32_t id, float max, double log_total) {
@@ -208,8 +289,10 @@ static float logprob_of(const float *logits, int32_t id, float max, double log_t
     return lp >= SAMPLER_LOGPROB_MIN ? lp > 0 ? 0 : (float)lp : SAMPLER_LOGPROB_MIN;
 }
 
-/* The n largest raw logits, falling, ties by id, into out->top (ids only). */
-static void find_top(const float *logits, uint32_t n_vocab, uint32_t n, struct sample_result *out) {
+/* The n largest raw logits, falling, ties by id, into out->top (ids only), where NaN or infinite
+ * ones are among them: one by one. */
+static void find_odd_top(const float *logits, uint32_t n_vocab, uint32_t n,
+                         struct sample_result *out) {
     float values[SAMPLE_TOP_MAX], floor_value = -INFINITY;
     uint32_t have = 0;
     for (uint32_t i = 0; i < n_vocab; i++) {
@@ -228,6 +311,21 @@ static void find_top(const float *logits, uint32_t n_vocab, uint32_t n, struct s
     out->n_top = have;
 }
 
+static void find_top(struct sampler *s, const float *logits, float max, uint32_t n,
+                     struct sample_result *out) {
+    struct picker k = {.ops = s->ops, .values = logits, .heap = s->heap, .ids = s->ids,
+                       .n_vocab = s->n_vocab, .bucket = BUCKETS, .max = max,
+                       .temperature = 1, .upper = INFINITY};
+    for (; out->n_top < n; out->n_top++) {
+        int32_t id = picker_next(&k);
+        if (id < 0) {
+            find_odd_top(logits, s->n_vocab, n, out);
+            return;
+        }
+        out->top[out->n_top].id = id;
+    }
+}
+
 static void report(struct sampler *s, const float *logits, bool logprob, uint32_t n_top,
                    struct sample_result *out) {
     assert(n_top <= SAMPLE_TOP_MAX);
@@ -240,29 +338,23 @@ static void report(struct sampler *s, const float *logits, bool logprob, uint32_
     if (logprob && in_range(s, out->id))
         out->logprob = logprob_of(logits, out->id, max, log_total);
     if (n_top > 0)
-        find_top(logits, s->n_vocab, n_top, out);
+        find_top(s, logits, max, n_top, out);
     for (uint32_t i = 0; i < out->n_top; i++)
         out->top[i].logprob = logprob_of(logits, out->top[i].id, max, log_total);
 }
 
 void sampler_sample(struct sampler *s, const float *logits, const struct sample_params *p,
                     bool logprob, uint32_t n_top, struct sample_result *out) {
-    bool plain = p->n_bias == 0 && p->n_banned == 0 && p->mask == NULL && !has_penalties(p);
-    if (plain && !(p->temperature > 0)) {
-        out->id = (int32_t)s->ops->argmax(logits, s->n_vocab);
-    } else {
-        memcpy(s->values, logits, s->n_vocab * sizeof *logits);
-        apply_bias_and_mask(s, p);
-        if (has_penalties(p))
-            apply_penalties(s, p);
-        remove_odd_values(s);
-        out->id = draw(s, p);
-    }
+    s->raw_best = SAMPLER_UNKNOWN;
+    s->raw_total = -1;
+    out->id = sample(s, logits, p);
     report(s, logits, logprob, n_top, out);
 }
 
 void sampler_score(struct sampler *s, const float *logits, int32_t target, uint32_t n_top,
                    struct sample_result *out) {
+    s->raw_best = SAMPLER_UNKNOWN;
+    s->raw_total = -1;
     out->id = target;
     report(s, logits, true, n_top, out);
 }

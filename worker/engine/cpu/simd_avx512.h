@@ -6,9 +6,9 @@
 
 #include "worker/engine/cpu/simd_avx2.h"
 
-/* cpu_math.h exp_f32 in 16 lanes, for x <= 0 or NaN. No result is denormal, so that the scaling
- * instruction rounds nothing. */
-ALWAYS_INLINE __m512 exp16_negative(__m512 x) {
+/* cpu_math.h exp_f32 in 16 lanes, for x <= 0, and 0 in lanes not `in`. No result is denormal, so
+ * that the scaling instruction rounds nothing. */
+ALWAYS_INLINE __m512 exp16_masked(__m512 x, __mmask16 in) {
     const __m512 round = _mm512_set1_ps(EXP_ROUND);
     __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(EXP_LOG2E), round), round);
     __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-EXP_LN2_HI), x);
@@ -18,8 +18,12 @@ ALWAYS_INLINE __m512 exp16_negative(__m512 x) {
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C3));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C2));
     p = _mm512_add_ps(_mm512_fmadd_ps(p, _mm512_mul_ps(r, r), r), _mm512_set1_ps(1.0f));
-    __mmask16 in = _mm512_cmp_ps_mask(x, _mm512_set1_ps(EXP_MIN), _CMP_NLT_UQ);
     return _mm512_maskz_scalef_ps(in, p, n);
+}
+
+/* The same for all lanes; NaN stays NaN. */
+ALWAYS_INLINE __m512 exp16_negative(__m512 x) {
+    return exp16_masked(x, _mm512_cmp_ps_mask(x, _mm512_set1_ps(EXP_MIN), _CMP_NLT_UQ));
 }
 
 #endif

@@ -3,6 +3,7 @@
 #include "tests/unit/worker/engine/ops_testing.h"
 
 #include "base/mem.h"
+#include "worker/engine/cpu/cpu_math.h"
 #include "worker/engine/cpu/sampler.h"
 
 #include <check.h>
@@ -15,15 +16,23 @@
 
 static struct rnd rnd = {.seed = 77};
 static float logits[V_MAX];
-static struct sampler twins[2]; /* scalar, AVX2 */
-static void *work[2];
+#define TWINS 3
+static struct sampler twins[TWINS]; /* scalar, AVX2, AVX-512; absent ones stand as scalar */
+static void *work[TWINS];
+
+static const struct cpu_ops *instance(int i) {
+    static const enum engine_kernel kernels[TWINS] = {ENGINE_KERNEL_SCALAR, ENGINE_KERNEL_AVX2,
+                                                      ENGINE_KERNEL_AVX512};
+    const struct cpu_ops *ops = cpu_ops_choose(kernels[i], NULL);
+    return ops != NULL ? ops : &cpu_ops_scalar;
+}
 
 static void use_vocab(uint32_t n_vocab) {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < TWINS; i++) {
         mem_free(work[i]);
         work[i] = mem_alloc(sampler_bytes(n_vocab)); /* exact: a sanitizer sees any overrun */
         ck_assert_ptr_nonnull(work[i]);
-        sampler_init(&twins[i], i ? ops_twin() : &cpu_ops_scalar, n_vocab, work[i]);
+        sampler_init(&twins[i], instance(i), n_vocab, work[i]);
     }
 }
 
@@ -32,13 +41,14 @@ static struct sample_params plain(float temperature) {
                                   .seed = 99};
 }
 
-/* Both twins, which must agree byte for byte. */
+/* All instances, which must agree byte for byte. */
 static struct sample_result sample(const struct sample_params *p, bool logprob, uint32_t n_top) {
-    struct sample_result r[2];
+    struct sample_result r[TWINS];
     memset(r, 0, sizeof r);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < TWINS; i++)
         sampler_sample(&twins[i], logits, p, logprob, n_top, &r[i]);
-    ck_assert_mem_eq(&r[0], &r[1], sizeof r[0]);
+    for (int i = 1; i < TWINS; i++)
+        ck_assert_mem_eq(&r[0], &r[i], sizeof r[0]);
     for (uint32_t i = 0; i < twins[0].n_vocab; i++)
         ck_assert_uint_eq(twins[0].counts[i], 0);
     return r[0];
@@ -255,6 +265,75 @@ static bool drawn_rightly(const struct sample_params *p, uint32_t n_vocab, int32
     return false;
 }
 
+/* The definition in the engine's own arithmetic: a full sort, then sums in its order. */
+static int32_t draw_by_sort(const struct sample_params *p, uint32_t n_vocab) {
+    static int32_t ids[V_MAX];
+    static float w[V_MAX];
+    for (uint32_t i = 0; i < n_vocab; i++)
+        ids[i] = (int32_t)i;
+    sort_key = logits;
+    qsort(ids, n_vocab, sizeof *ids, by_falling);
+    bool limited = p->top_k > 0 && (uint32_t)p->top_k < n_vocab, cut = p->top_p < 1 || p->min_p > 0;
+    uint32_t n = limited ? (uint32_t)p->top_k : n_vocab, m = 0;
+    float max = logits[ids[0]];
+    double total = 0, kept = 0, running = 0;
+    for (uint32_t i = 0; i < n; i++)
+        total += w[i] = exp_f32((logits[ids[i]] - max) / p->temperature);
+    if (!limited)
+        total = cpu_ops_scalar.sum_exp(logits, n_vocab, max, p->temperature);
+    while (m < n && (m == 0 || ((p->top_p >= 1 || kept < p->top_p * total) && w[m] >= p->min_p)))
+        kept += w[m++];
+    if (!limited && !cut)
+        kept = total;
+    for (uint32_t i = 0; i < m; i++) {
+        running += w[i];
+        if (running > rand_unit(p->seed, p->position) * kept)
+            return ids[i];
+    }
+    return ids[m - 1];
+}
+
+/* Thousands of likely ids, ties among them: bands are dealt out into buckets. */
+START_TEST(draws_equal_the_sort_exactly) {
+    static const float sizes[] = {0, 0.01f, 0.5f, 2, 5};
+    for (int round = 0; round < 300; round++) {
+        uint32_t n = round % 4 == 0 ? V_MAX : 1 + rnd_below(&rnd, V_MAX);
+        random_logits(n, sizes[round % 5]);
+        for (uint32_t i = 0; round % 3 == 0 && i < n; i++)
+            logits[i] = floorf(logits[i] * 8) / 8;
+        struct sample_params p = plain(0.05f + 1.95f * rnd_unit(&rnd));
+        p.temperature = round % 7 ? p.temperature : 1;
+        p.seed = rnd_u64(&rnd);
+        p.top_k = rnd_below(&rnd, 2) ? (int32_t)rnd_below(&rnd, n + 10) : 0;
+        p.top_p = rnd_below(&rnd, 2) ? 0.05f + 0.95f * rnd_unit(&rnd) : 1;
+        p.min_p = rnd_below(&rnd, 3) ? 0 : rnd_unit(&rnd) * 0.3f;
+        for (p.position = 0; p.position < 4; p.position++)
+            ck_assert_int_eq(sample(&p, true, SAMPLE_TOP_MAX).id, draw_by_sort(&p, n));
+    }
+}
+END_TEST
+
+START_TEST(select_finds_all) {
+    static int32_t got[V_MAX];
+    for (int round = 0; round < 200; round++) {
+        uint32_t n = 1 + rnd_below(&rnd, 300), want = 0;
+        float a = rnd_normal(&rnd), b = round % 4 ? a + rnd_unit(&rnd) : INFINITY;
+        a = round % 5 ? a : -INFINITY;
+        random_logits(n, 1);
+        for (uint32_t i = 0; i < n; i += 1 + rnd_below(&rnd, 40))
+            logits[i] = (float[]){NAN, INFINITY, -INFINITY, a, b}[rnd_below(&rnd, 5)];
+        for (int which = 0; which < TWINS; which++) {
+            uint32_t found = instance(which)->select(logits, n, a, b, got);
+            want = 0;
+            for (uint32_t i = 0; i < n; i++)
+                if (logits[i] >= a && logits[i] < b && logits[i] > -INFINITY)
+                    ck_assert(want < found && got[want++] == (int32_t)i);
+            ck_assert_uint_eq(found, want);
+        }
+    }
+}
+END_TEST
+
 START_TEST(draws_equal_the_full_sort) {
     static const float sizes[] = {0.01f, 1, 4, 20};
     for (int round = 0; round < 400; round++) {
@@ -379,6 +458,8 @@ int main(void) {
     tcase_add_test(c, top_k_ties_by_id);
     tcase_add_test(c, draws_follow_the_distribution);
     tcase_add_test(c, draws_equal_the_full_sort);
+    tcase_add_test(c, draws_equal_the_sort_exactly);
+    tcase_add_test(c, select_finds_all);
     tcase_add_test(c, draw_depends_on_seed_and_position_only);
     tcase_add_test(c, logprobs_and_top_list);
     tcase_add_test(c, scores_sum_to_one);
@@ -389,7 +470,7 @@ int main(void) {
     srunner_run_all(run, CK_NORMAL);
     int failed = srunner_ntests_failed(run);
     srunner_free(run);
-    mem_free(work[0]);
-    mem_free(work[1]);
+    for (int i = 0; i < TWINS; i++)
+        mem_free(work[i]);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
