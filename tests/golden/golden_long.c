@@ -1,12 +1,12 @@
-/* golden_long - does a long answer stay with the float reference? Teacher-forced agreement and KL over
- * the position, with the sums of `sluice eval`.
+/* golden_long - does a long answer stay with the float reference? Teacher-forced agreement and KL
+ * over the position, with the sums of `sluice eval`.
  *
- *   golden_long tiny             1,024 greedy tokens of the tiny model, forced through its float reference
- *   golden_long write N          the real model writes N greedy tokens after a chat of the reference;
- *                                one JSON line {"name", "ids", "n_prompt"} for gold.py
- *   golden_long agree FILE       gold.py's answer to that line: is each token the reference's choice?
- *   golden_long kl DIR           gold.py --save DIR over text.jsonl: KL, agreement, perplexity
- * All but tiny are run by hand (docs/ENGINE.md says how). SLUICE_KV=int8: with INT8 keys and values.
+ *   golden_long tiny        1,024 greedy tokens of the tiny model, forced through its float reference
+ *   golden_long write N     the real model writes N greedy tokens after a chat of the reference; one
+ *                           JSON line {"name", "ids", "n_prompt"} for gold.py
+ *   golden_long agree FILE  gold.py's answer to that line: is each token the reference's choice?
+ *   golden_long kl DIR      gold.py --save DIR over text.jsonl: KL, agreement, perplexity
+ * All but tiny are run by hand (docs/ENGINE.md says how). SLUICE_KV=int8: INT8 keys and values.
  *
  * Exit 0: within the bounds; 1: not; 77: the model or the reference is not there.
  */
