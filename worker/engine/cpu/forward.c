@@ -47,10 +47,16 @@ struct products {
     bool add;
 };
 
-static uint32_t groups_per_tile(const struct packed_matrix *m, uint32_t n_rows)
+/* Tiles for n_groups groups of m's width: as many for each thread (one more tile than fits costs a
+ * whole one), and an even number of groups in each, because kernels take them in pairs. */
+static uint32_t groups_per_tile(const struct forward *f, const struct packed_matrix *m,
+                                uint32_t n_groups, uint32_t n_rows)
 {
     uint64_t one = (uint64_t)PACKED_ROWS * PACKED_COLS * m->n_blocks * n_rows;
-    return one >= TILE_MACS ? 1 : (uint32_t)((TILE_MACS + one - 1) / one);
+    uint64_t threads = pool_threads(f->pool), tiles = one * n_groups / TILE_MACS;
+    tiles = (tiles / threads + 1) * threads;
+    uint32_t each = (uint32_t)((n_groups + tiles - 1) / tiles);
+    return (each + 1) & ~1u;
 }
 
 static void products_tile(void *ctx, uint32_t tile, uint32_t thread)
@@ -73,7 +79,7 @@ static void run_products(struct products *p)
 {
     for (uint32_t i = 0; i < p->n; i++)
         p->n_groups += p->list[i].m->n_groups;
-    p->groups_per_tile = groups_per_tile(p->list[0].m, p->n_rows);
+    p->groups_per_tile = groups_per_tile(p->f, p->list[0].m, p->n_groups, p->n_rows);
     pool_run(p->f->pool, products_tile, p,
              (p->n_groups + p->groups_per_tile - 1) / p->groups_per_tile);
 }
@@ -229,7 +235,7 @@ static void feed_forward_half(const struct segment *g)
     const struct packed_matrix *gate = &g->lw->m[LAYER_GATE];
     void *ctx = (void *)g;
     pool_run(f->pool, ffn_norm_tile, ctx, row_tiles(g->n_rows));
-    struct gate_up u = {.g = g, .groups_per_tile = groups_per_tile(gate, 2 * g->n_rows)};
+    struct gate_up u = {.g = g, .groups_per_tile = groups_per_tile(f, gate, gate->n_groups, 2 * g->n_rows)};
     pool_run(f->pool, gate_up_tile, &u,
              (gate->n_groups + u.groups_per_tile - 1) / u.groups_per_tile);
     pool_run(f->pool, quantise_ff_tile, ctx, row_tiles(g->n_rows));
@@ -345,7 +351,7 @@ void forward_slice(struct forward *f, struct step_slot *s, uint32_t slice, bool 
     struct head h = {.f = f, .s = s, .begin = slice * groups, .end = (slice + 1) * groups};
     if (h.end > m->n_groups)
         h.end = m->n_groups;
-    h.groups_per_tile = groups_per_tile(m, s->plan.n_outs);
+    h.groups_per_tile = groups_per_tile(f, m, h.end - h.begin, s->plan.n_outs);
     pool_run(f->pool, head_tile, &h, (h.end - h.begin + h.groups_per_tile - 1) / h.groups_per_tile);
     if (last)
         pool_run(f->pool, result_tile, &h, s->plan.n_rows);

@@ -71,15 +71,20 @@ ALWAYS_INLINE void unpack(struct panel_block *to, const uint8_t *group, uint32_t
     }
 }
 
-/* T tokens against n unpacked blocks of G groups; acc goes on where the chunk before left it. */
-ALWAYS_INLINE void tile(const struct panel_block *panel, uint32_t n, const struct act_block *act,
-                        size_t stride, const int T, const int G, acc512 *out, uint32_t first) {
+/* T tokens against n unpacked blocks of G groups; acc goes on where the chunk before left it.
+ * `ahead`: packed bytes to be unpacked next, `apart` those of the second group behind them. */
+ALWAYS_INLINE void tile(const struct panel_block *panel, uint32_t n, const uint8_t *ahead,
+                        size_t apart, const struct act_block *act, size_t stride, const int T,
+                        const int G, acc512 *out, uint32_t first) {
     __m512 acc[TILE512][2];
     UNROLL for (int t = 0; t < T; t++)
         UNROLL for (int g = 0; g < G; g++)
             acc[t][g] = _mm512_load_ps(out[g][first + (uint32_t)t]);
-    for (uint32_t b = 0; b < n; b++, panel++, act++) {
+    for (uint32_t b = 0; b < n; b++, panel++, act++, ahead += PACKED_Q8_0_BYTES) {
         __m512i sum[TILE512][2];
+        UNROLL for (int i = 0; i < PACKED_Q8_0_BYTES; i += 64)
+            UNROLL for (int g = 0; g < G; g++)
+                _mm_prefetch((const char *)ahead + g * apart + i, _MM_HINT_T1);
         UNROLL for (int t = 0; t < T; t++)
             UNROLL for (int g = 0; g < G; g++)
                 sum[t][g] = _mm512_set1_epi32(act[(size_t)t * stride].lift);
@@ -99,24 +104,15 @@ ALWAYS_INLINE void tile(const struct panel_block *panel, uint32_t n, const struc
             _mm512_store_ps(out[g][first + (uint32_t)t], acc[t][g]);
 }
 
-ALWAYS_INLINE void tiles(const struct panel_block *panel, uint32_t n_chunk,
+ALWAYS_INLINE void tiles(const struct panel_block *panel, uint32_t n_chunk, const uint8_t *ahead,
                          const struct act_block *act, uint32_t n_blocks, uint32_t n, const int G,
                          acc512 *acc) {
+    size_t apart = (size_t)n_blocks * PACKED_Q8_0_BYTES;
     for (uint32_t t = 0, left = n, size; left > 0; left -= size, t += size) {
         const struct act_block *a = act + (size_t)t * n_blocks;
         size = tile_tokens(left);
-        WITH_TOKENS(size, tile(panel, n_chunk, a, n_blocks, T, G, acc, t))
+        WITH_TOKENS(size, tile(panel, n_chunk, ahead, apart, a, n_blocks, T, G, acc, t))
     }
-}
-
-static void tiles_single(const struct panel_block *panel, uint32_t n_chunk,
-                         const struct act_block *act, uint32_t n_blocks, uint32_t n, acc512 *acc) {
-    tiles(panel, n_chunk, act, n_blocks, n, 1, acc);
-}
-
-static void tiles_pair(const struct panel_block *panel, uint32_t n_chunk,
-                       const struct act_block *act, uint32_t n_blocks, uint32_t n, acc512 *acc) {
-    tiles(panel, n_chunk, act, n_blocks, n, 2, acc);
 }
 
 void panel_q8_0_avx512(const uint8_t *group, bool pair, uint32_t n_blocks,
@@ -125,13 +121,15 @@ void panel_q8_0_avx512(const uint8_t *group, bool pair, uint32_t n_blocks,
     uint32_t size = panel_blocks(n_blocks);
     for (uint32_t b = 0; b < n_blocks; b += size) {
         uint32_t n_chunk = n_blocks - b < size ? n_blocks - b : size;
-        const uint8_t *from = group + (size_t)b * PACKED_Q8_0_BYTES;
+        const uint8_t *from = group + (size_t)b * PACKED_Q8_0_BYTES, *ahead = from + n_chunk * PACKED_Q8_0_BYTES;
+        if (b + n_chunk == n_blocks) /* the chunk after this one begins the next pair */
+            ahead = group + (pair ? 2 : 1) * (size_t)n_blocks * PACKED_Q8_0_BYTES;
         unpack(panel, from, n_chunk, 0);
         if (pair) {
             unpack(panel, from + (size_t)n_blocks * PACKED_Q8_0_BYTES, n_chunk, 1);
-            tiles_pair(panel, n_chunk, act + b, n_blocks, n, acc);
+            tiles(panel, n_chunk, ahead, act + b, n_blocks, n, 2, acc);
         } else {
-            tiles_single(panel, n_chunk, act + b, n_blocks, n, acc);
+            tiles(panel, n_chunk, ahead, act + b, n_blocks, n, 1, acc);
         }
     }
 }

@@ -25,19 +25,23 @@ static void store(const struct packed_matrix *w, uint32_t group, uint32_t n_grou
     }
 }
 
+/* Tile after tile of tokens on one group: the first reads it from memory, the others from L1. */
 static void few_tokens(const struct packed_matrix *w, uint32_t g, uint32_t end,
                        const struct act_block *act, uint32_t n, float *out, size_t out_stride,
                        bool add) {
-    _Alignas(64) float acc[DIRECT512_TOKENS][PACKED_ROWS];
+    _Alignas(64) float acc[TILE512][PACKED_ROWS];
     for (; g < end; g++) {
         const uint8_t *group = w->data + g * w->group_bytes;
-        if (w->type == GGUF_Q4_1)
-            direct_q4_1_avx512(group, w->n_blocks, act, n, acc);
-        else
-            direct_q8_0_avx512(group, w->n_blocks, act, n, acc);
-        for (uint32_t t = 0; t < n; t++)
-            store_row16(out + t * out_stride + g * PACKED_ROWS, acc[t],
-                        w->n_rows - g * PACKED_ROWS, add);
+        for (uint32_t t = 0, size; t < n; t += size) {
+            size = tile_tokens(n - t);
+            if (w->type == GGUF_Q4_1)
+                direct_q4_1_avx512(group, w->n_blocks, act + (size_t)t * w->n_blocks, size, acc);
+            else
+                direct_q8_0_avx512(group, w->n_blocks, act + (size_t)t * w->n_blocks, size, acc);
+            for (uint32_t i = 0; i < size; i++)
+                store_row16(out + (t + i) * out_stride + g * PACKED_ROWS, acc[i],
+                            w->n_rows - g * PACKED_ROWS, add);
+        }
     }
 }
 
