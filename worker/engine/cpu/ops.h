@@ -11,7 +11,7 @@
  * Order of calls: cpu_ops_choose once; matrices are packed once (packed_matrix.h), rope_table_fill
  * once; then any op from any thread. Thread: all functions are pure over their arguments; two
  * threads may run any two ops at once as long as their outputs do not overlap. No allocation, no
- * state, about 256 KiB of stack at most. Failure: none after choose; wrong shapes assert.
+ * state, about 340 KiB of stack at most. Failure: none after choose; wrong shapes assert.
  * Floating-point modes: round to nearest even and no flush-to-zero are expected of the calling
  * thread.
  * NaN: a NaN input gives some NaN (or garbage of finite size after quantisation), never a fault;
@@ -121,8 +121,8 @@ struct cpu_ops {
      * tree, V added by one fma chain per value in position order (INT8: weight times the
      * position's V scale first); splits ascending are joined with rescaling; one division at the
      * end. K and V come from the store, own span's too (E1). Several query rows share each read
-     * of K and V: 16 positions and more at a time is cheapest; few rows read the store only once.
-     * Stack: 190 KiB. */
+     * of K and V: 32 positions and more at a time is cheapest; few rows read the store only once.
+     * Stack: 340 KiB. */
     void (*attention)(const struct attention_args *a);
     void (*attention_join)(const struct attention_args *a); /* see attention_args.partials */
 

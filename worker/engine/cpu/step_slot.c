@@ -64,10 +64,10 @@ void slot_work_compact(struct slot_work *w, const struct step_slot *s, uint32_t 
     w->n_rows = to;
 }
 
-/* Wide heads' groups fill a tile of the attention with 16 positions, narrow ones need more. */
+/* As many positions as fill a tile of the attention (ATTENTION_ROWS) with their heads. */
 static uint32_t piece_rows(const struct work_caps *k)
 {
-    uint32_t rows = 48 / (k->n_heads / k->n_kv_heads) / PIECE_ROWS * PIECE_ROWS;
+    uint32_t rows = 96 / (k->n_heads / k->n_kv_heads) / PIECE_ROWS * PIECE_ROWS;
     return rows > PIECE_ROWS ? rows : PIECE_ROWS;
 }
 
