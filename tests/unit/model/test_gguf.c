@@ -237,6 +237,32 @@ START_TEST(files_cut_and_grown)
 }
 END_TEST
 
+/* Dropped pages come again from the file with the same bytes; bytes in memory are left alone. */
+START_TEST(tensor_pages_dropped)
+{
+    char path[TEST_PATH_MAX], dir[TEST_PATH_MAX];
+    struct gguf *file, *mem;
+    struct err e;
+    size_t n;
+    void *p = tiny_model_bytes(TINY_SEED, &n);
+    ck_assert_int_eq(test_tmpdir_make(dir, "drop"), 0);
+    snprintf(path, sizeof path, "%.4000s/t.gguf", dir);
+    ck_assert_int_eq(tiny_model_write(TINY_SEED, path), 0);
+    ck_assert_int_eq(gguf_open(&file, path, &e), 0);
+    ck_assert_int_eq(gguf_open_mem(&mem, p, n, &e), 0);
+    struct hash128 before = gguf_tensors_hash(file);
+    uint64_t kept = gguf_drop_tensor_pages(file);
+    ck_assert(kept > 0 && kept < gguf_file_bytes(file));
+    ck_assert(hash128_equal(gguf_tensors_hash(file), before));
+    ck_assert_uint_eq(gguf_drop_tensor_pages(mem), n);
+    ck_assert(hash128_equal(gguf_tensors_hash(mem), before));
+    gguf_close(&file);
+    gguf_close(&mem);
+    free(p);
+    test_tmpdir_remove(dir);
+}
+END_TEST
+
 START_TEST(paths_that_are_no_file)
 {
     char dir[TEST_PATH_MAX], path[TEST_PATH_MAX + 16];
@@ -291,6 +317,7 @@ int main(void)
     tcase_add_test(c, type_sizes);
     tcase_add_test(c, hash_sees_every_part);
     tcase_add_test(c, files_cut_and_grown);
+    tcase_add_test(c, tensor_pages_dropped);
     tcase_add_test(c, paths_that_are_no_file);
     tcase_add_test(c, no_memory_at_any_allocation);
     suite_add_tcase(s, c);
