@@ -22,7 +22,8 @@ import servers
 
 TRIES = 50
 BATCH = 15
-PER_ROUND = 10        # arrivals beside one set of 15; then the 15 are taken back and others start
+PER_ROUND = 10        # most arrivals beside one set of 15; then the 15 are taken back and others start
+ENOUGH = 800          # tokens of one batch request after which its round is over: far from any end by the context
 ROUNDS_MAX = 40
 SEED = int(os.environ.get("SLUICE_SEED", "20260730"))
 
@@ -63,17 +64,21 @@ def arrive(server, ids, streams, rng, pause_s):
 
 
 def one_round(server, ids, rng, tries, pause_s, late):
-    """late: the batch runs already when the arrivals begin; else they meet its prompts too."""
+    """late: the batch runs already when the arrivals begin; else they meet its prompts too. -> arrivals, and how many
+    had their first token before any batch request's end. A fast machine gets fewer arrivals into a round."""
     begun = threading.Event()
     streams = start_batch(server, ids, begun)
     if late:
         begun.wait(replies.TIMEOUT_S)
-    before = sum(arrive(server, ids, streams, rng, pause_s) for _ in range(tries))
+    arrived = before = 0
+    while arrived < tries and max(len(s.events) for s in streams) < ENOUGH:
+        before += arrive(server, ids, streams, rng, pause_s)
+        arrived += 1
     for s in streams:
         s.close()
     for s in streams:
         s.thread.join()
-    return before
+    return arrived, before
 
 
 # ---- the log
@@ -189,8 +194,8 @@ def run(model, pause_s, log_path):
         log = Log(log_path)
         ids = prompts.token_ids(s.port, 700)
         while len(reader.told) < TRIES and rounds < ROUNDS_MAX:
-            before += one_round(s, ids, rng, PER_ROUND, pause_s, rounds % 2 == 1)
-            tries += PER_ROUND
+            more = one_round(s, ids, rng, PER_ROUND, pause_s, rounds % 2 == 1)
+            tries, before = tries + more[0], before + more[1]
             rounds += 1
             reader.read(log.news())
     reader.read(log.news())
