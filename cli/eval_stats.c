@@ -10,13 +10,13 @@
 
 /* log of the sum of exp over a row, and its largest entry (the smallest id among equals). */
 static double log_sum(const float *x, uint32_t n, int32_t *top) {
-    double sum = 0;
+    double sum = 1; /* the best one itself */
     uint32_t best = 0;
     for (uint32_t i = 1; i < n; i++)
         if (x[i] > x[best])
             best = i;
     for (uint32_t i = 0; i < n; i++)
-        sum += exp((double)x[i] - (double)x[best]);
+        sum += i != best ? exp((double)x[i] - (double)x[best]) : 0;
     *top = (int32_t)best;
     return (double)x[best] + log(sum);
 }
