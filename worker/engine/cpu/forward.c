@@ -119,24 +119,15 @@ static void ffn_norm_tile(void *ctx, uint32_t tile, uint32_t thread)
     norm_rows(g, g->lw->ffn_norm, tile, thread);
 }
 
-static void quantise_rows(const struct segment *g, const float *from, uint32_t n, uint32_t tile)
-{
-    for (uint32_t r = tile * TILE_ROWS; r < row_end(tile, g->n_rows); r++)
-        g->f->ops->quantise(g->f->scratch.act + (size_t)r * ACT_BLOCKS(n), from + (size_t)r * n, n);
-}
-
 static void quantise_att_tile(void *ctx, uint32_t tile, uint32_t thread)
 {
     (void)thread;
     const struct segment *g = ctx;
-    quantise_rows(g, g->f->scratch.att, g->f->hp.n_heads * g->f->hp.head_dim, tile);
-}
-
-static void quantise_ff_tile(void *ctx, uint32_t tile, uint32_t thread)
-{
-    (void)thread;
-    const struct segment *g = ctx;
-    quantise_rows(g, g->f->scratch.gate, g->f->hp.n_ff, tile);
+    const struct forward *f = g->f;
+    uint32_t n = f->hp.n_heads * f->hp.head_dim;
+    for (uint32_t r = tile * TILE_ROWS; r < row_end(tile, g->n_rows); r++)
+        f->ops->quantise(f->scratch.act + (size_t)r * ACT_BLOCKS(n),
+                         f->scratch.att + (size_t)r * n, n);
 }
 
 /* ---- what attention reads ---- */
@@ -172,29 +163,61 @@ static void rope_store_tile(void *ctx, uint32_t tile, uint32_t thread)
 
 struct gate_up {
     const struct segment *g;
-    uint32_t groups_per_tile;
+    uint32_t groups_per_tile, groups_per_chunk; /* both even: a chunk begins a block of 32 */
 };
 
-/* Gate and up rows of the same groups, then the activation on them while they are near. */
+/* `n` groups of m from `begin` on, as a matrix of their own. */
+static struct packed_matrix group_view(const struct packed_matrix *m, uint32_t begin, uint32_t n)
+{
+    struct packed_matrix v = *m;
+    uint32_t left = m->n_rows - begin * PACKED_ROWS;
+    v.data += begin * m->group_bytes;
+    v.n_groups = n;
+    v.n_rows = n * PACKED_ROWS < left ? n * PACKED_ROWS : left;
+    return v;
+}
+
+/* Gate and up rows of the same groups, the activation and its quantisation while they are near;
+ * the floats are never in memory as a whole. */
+static void gate_up_chunk(const struct segment *g, uint32_t begin, uint32_t n, uint32_t thread)
+{
+    const struct forward *f = g->f;
+    const struct scratch *sc = &f->scratch;
+    struct packed_matrix gate = group_view(&g->lw->m[LAYER_GATE], begin, n);
+    struct packed_matrix up = group_view(&g->lw->m[LAYER_UP], begin, n);
+    float *x = sc->gate + thread * sc->n_inner, *y = sc->up + thread * sc->n_inner;
+    uint32_t cols = gate.n_rows;
+    f->ops->matmul(&gate, 0, n, sc->act, g->n_rows, x, cols, false);
+    f->ops->matmul(&up, 0, n, sc->act, g->n_rows, y, cols, false);
+    f->ops->silu_mul(x, x, y, g->n_rows * cols);
+    struct act_block *to = sc->act_ff + begin * PACKED_ROWS / PACKED_COLS;
+    for (uint32_t r = 0; r < g->n_rows; r++)
+        f->ops->quantise(to + (size_t)r * ACT_BLOCKS(f->hp.n_ff), x + (size_t)r * cols, cols);
+}
+
 static void gate_up_tile(void *ctx, uint32_t tile, uint32_t thread)
 {
-    (void)thread;
     const struct gate_up *u = ctx;
-    const struct segment *g = u->g;
-    const struct packed_matrix *gate = &g->lw->m[LAYER_GATE], *up = &g->lw->m[LAYER_UP];
-    const struct scratch *sc = &g->f->scratch;
-    uint32_t ff = g->f->hp.n_ff, begin = tile * u->groups_per_tile,
-             end = begin + u->groups_per_tile;
-    if (end > gate->n_groups)
-        end = gate->n_groups;
-    g->f->ops->matmul(gate, begin, end, sc->act, g->n_rows, sc->gate, ff, false);
-    g->f->ops->matmul(up, begin, end, sc->act, g->n_rows, sc->up, ff, false);
-    uint32_t col = begin * PACKED_ROWS, n = end * PACKED_ROWS;
-    n = (n < ff ? n : ff) - col;
-    for (uint32_t r = 0; r < g->n_rows; r++) {
-        size_t at = (size_t)r * ff + col;
-        g->f->ops->silu_mul(sc->gate + at, sc->gate + at, sc->up + at, n);
+    uint32_t n_groups = u->g->lw->m[LAYER_GATE].n_groups;
+    uint32_t begin = tile * u->groups_per_tile, end = begin + u->groups_per_tile;
+    end = end < n_groups ? end : n_groups;
+    for (uint32_t n; begin < end; begin += n) {
+        n = end - begin < u->groups_per_chunk ? end - begin : u->groups_per_chunk;
+        gate_up_chunk(u->g, begin, n, thread);
     }
+}
+
+static void run_gate_up(const struct segment *g)
+{
+    const struct forward *f = g->f;
+    const struct packed_matrix *gate = &g->lw->m[LAYER_GATE];
+    struct gate_up u = {
+        .g = g,
+        .groups_per_tile = groups_per_tile(f, gate, gate->n_groups, 2 * g->n_rows),
+        .groups_per_chunk = (uint32_t)(f->scratch.n_inner / g->n_rows / PACKED_ROWS) & ~1u,
+    };
+    pool_run(f->pool, gate_up_tile, &u,
+             (gate->n_groups + u.groups_per_tile - 1) / u.groups_per_tile);
 }
 
 /* ---- a layer ---- */
@@ -232,17 +255,13 @@ static void attention_half(const struct segment *g)
 static void feed_forward_half(const struct segment *g)
 {
     const struct forward *f = g->f;
-    const struct packed_matrix *gate = &g->lw->m[LAYER_GATE];
     void *ctx = (void *)g;
     pool_run(f->pool, ffn_norm_tile, ctx, row_tiles(g->n_rows));
-    struct gate_up u = {.g = g, .groups_per_tile = groups_per_tile(f, gate, gate->n_groups, 2 * g->n_rows)};
-    pool_run(f->pool, gate_up_tile, &u,
-             (gate->n_groups + u.groups_per_tile - 1) / u.groups_per_tile);
-    pool_run(f->pool, quantise_ff_tile, ctx, row_tiles(g->n_rows));
+    run_gate_up(g);
     run_products(&(struct products){
         .f = f,
         .n = 1,
-        .act = f->scratch.act,
+        .act = f->scratch.act_ff,
         .n_rows = g->n_rows,
         .add = true,
         .list = {{&g->lw->m[LAYER_DOWN], g->w->x, f->hp.n_embd}},

@@ -1,8 +1,8 @@
 /* forward.h - the segments of a llama-family forward pass on a CPU: one call is one layer, or one
  * slice of the output head, over the live rows of a step slot.
  *
- * A layer is ten phases over the thread pool (norm, q/k/v, rope and store, attention, quantise,
- * output product, norm, gate/up, quantise, down product); phases cut work into tiles, and a value's
+ * A layer is nine phases over the thread pool (norm, q/k/v, rope and store, attention, quantise,
+ * output product, norm, gate/up to quantised inner rows, down product); phases cut work into tiles, and a value's
  * chain of float operations is fixed by ops.h whatever the tile, so results do not depend on rows,
  * chunks, threads or drops (rules E1, E2). K and V of all spans are stored before any attention of
  * the layer reads them (E1). Thread: the runner's. No allocation, no failure.

@@ -4,6 +4,10 @@
 #include "worker/engine/step/carve.h"
 
 #include <string.h>
+#include <sys/mman.h>
+
+/* Floats of gate and of up a tile works on at least: all groups of a tile of one row at once. */
+#define INNER_MIN 8192
 
 static void carve_slot(struct slot_work *w, const struct work_caps *k, struct carve *c)
 {
@@ -91,15 +95,16 @@ static void carve_scratch(struct scratch *sc, const struct work_caps *k, struct 
 {
     size_t rows = k->max_tokens, q = (size_t)k->n_heads * k->head_dim,
            kv = (size_t)k->n_kv_heads * k->head_dim;
-    size_t widest = q > k->n_ff ? q : k->n_ff;
-    widest = widest > k->n_embd ? widest : k->n_embd;
+    size_t widest = q > k->n_embd ? q : k->n_embd;
+    sc->n_inner = rows * 2 * PACKED_ROWS > INNER_MIN ? rows * 2 * PACKED_ROWS : INNER_MIN;
     sc->act = carve_take(c, rows * ACT_BLOCKS((uint32_t)widest), sizeof *sc->act);
     sc->q = carve_take(c, rows * q, sizeof *sc->q);
     sc->k = carve_take(c, rows * kv, sizeof *sc->k);
     sc->v = carve_take(c, rows * kv, sizeof *sc->v);
     sc->att = carve_take(c, rows * q, sizeof *sc->att);
-    sc->gate = carve_take(c, rows * k->n_ff, sizeof *sc->gate);
-    sc->up = carve_take(c, rows * k->n_ff, sizeof *sc->up);
+    sc->act_ff = carve_take(c, rows * ACT_BLOCKS(k->n_ff), sizeof *sc->act_ff);
+    sc->gate = carve_take(c, k->n_threads * sc->n_inner, sizeof *sc->gate);
+    sc->up = carve_take(c, k->n_threads * sc->n_inner, sizeof *sc->up);
     sc->norm = carve_take(c, (size_t)k->n_threads * ((k->n_embd + 15) & ~15u), sizeof *sc->norm);
     sc->pieces = carve_take(c, rows, sizeof *sc->pieces);
     carve_parts(sc, k, c);
@@ -115,6 +120,7 @@ int scratch_init(struct scratch *sc, const struct work_caps *k, struct err *e)
     if (sc->map == NULL)
         return err_set(e, ERR_NO_MEMORY, "no memory for the engine's workspace (%zu bytes)",
                        c.used);
+    madvise(sc->map, sc->map_bytes, MADV_HUGEPAGE); /* all of it is written at open anyway */
     c = (struct carve){.base = sc->map};
     carve_scratch(sc, k, &c);
     return 0;

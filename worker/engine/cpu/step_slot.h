@@ -35,7 +35,9 @@ struct slot_work {
 struct scratch {
     struct act_block *act;  /* [live row] quantised input of the next product */
     float *q, *k, *v, *att; /* [live row][heads * head_dim] */
-    float *gate, *up;       /* [live row][n_ff] */
+    struct act_block *act_ff; /* [live row] quantised inner row, input of the down product */
+    float *gate, *up;         /* [thread][n_inner] of the tile that runs */
+    size_t n_inner;           /* >= max_tokens * 2 row groups */
     float *norm;            /* [thread][n_embd] */
     struct piece *pieces;   /* of the attention */
     uint32_t n_pieces, piece_rows;
