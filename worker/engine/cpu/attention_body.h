@@ -29,12 +29,12 @@ static uint32_t run_tokens(const struct tile *t) {
 /* The run that begins at `pos` of the split begin .. end - 1. */
 static void run_find(const struct tile *t, struct run *r, uint32_t pos, uint32_t begin,
                      uint32_t end, bool values) {
-    uint32_t step = run_tokens(t), next = pos + step;
+    uint32_t step = run_tokens(t), next = pos + RUNS_AHEAD * step;
     bool next_values = values;
     r->begin = pos - begin;
     r->n = end - pos < step ? end - pos : step;
     if (next >= end) { /* behind the scores come the split's values, behind them the next split */
-        next = values ? begin + ATTENTION_SPLIT : begin;
+        next = (values ? begin + ATTENTION_SPLIT : begin) + (next - end);
         next_values = !values;
     }
     uint32_t last = t->n_keys[t->n_rows - 1] - 1;
@@ -83,7 +83,7 @@ static void run_fetch(const struct tile *t, const struct run *r, uint32_t row, u
     size_t from = bytes * row / t->n_rows & ~(size_t)63, to = bytes * (row + m) / t->n_rows;
     for (uint32_t b = 0; b * KV_BLOCK_TOKENS < r->n; b++)
         for (size_t i = from; i < to; i += 64)
-            _mm_prefetch((const char *)r->ahead[b] + i, _MM_HINT_T0);
+            _mm_prefetch((const char *)r->ahead[b] + i, _MM_HINT_T1);
 }
 
 /* Rows of a register tile from `row` on. */

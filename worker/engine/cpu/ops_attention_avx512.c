@@ -17,9 +17,9 @@ ALWAYS_INLINE __m512 load16(const uint8_t *p, size_t at, const enum run_form for
 /* Brings the line of element `at` near, once a line. */
 ALWAYS_INLINE void fetch(const uint8_t *p, size_t at, const enum run_form form) {
     if (form == RUN_F16)
-        _mm_prefetch((const char *)p + 2 * at, _MM_HINT_T0);
+        _mm_prefetch((const char *)p + 2 * at, _MM_HINT_T1);
     if (form == RUN_INT8)
-        _mm_prefetch((const char *)p + at, _MM_HINT_T0);
+        _mm_prefetch((const char *)p + at, _MM_HINT_T1);
 }
 
 /* Blocks block .. block + B - 1 of the run. K: [head_dim][16]. */

@@ -11,7 +11,7 @@
 
 /* Ids are taken in falling order without sorting all: a heap of the ids whose value is within this
  * much (in units of temperature) of the maximum, and when it is used up one of the next band. On
- * real logits exp(-4) leaves tens of candidates, exp(-10) hundreds; the last band takes the rest. */
+ * real logits exp(-4) leaves tens of candidates, exp(-10) hundreds; the last one takes the rest. */
 static const float band_depth[] = {4.0f, 10.0f, 20.0f, INFINITY};
 #define BANDS 4
 /* A band of many ids is first dealt out into buckets of falling values, so that the heap stays
