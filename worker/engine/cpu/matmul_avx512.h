@@ -19,7 +19,7 @@
 #define DIRECT512_TOKENS 6   /* at most; above, unpacking first pays */
 #define PANEL512_BLOCKS 18   /* unpacked at a time: 22.5 KiB, so that activations fit L1 as well */
 #define MATMUL512_TOKENS 256 /* tokens that share one unpacking */
-#define PREFETCH512_BYTES 2048
+#define PREFETCH512_BYTES 4096 /* ahead of a stream of blocks: 2,048 is 3 % slower */
 
 typedef float acc512[MATMUL512_TOKENS][PACKED_ROWS];
 

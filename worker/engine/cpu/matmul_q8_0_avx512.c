@@ -121,7 +121,8 @@ void panel_q8_0_avx512(const uint8_t *group, bool pair, uint32_t n_blocks,
     uint32_t size = panel_blocks(n_blocks);
     for (uint32_t b = 0; b < n_blocks; b += size) {
         uint32_t n_chunk = n_blocks - b < size ? n_blocks - b : size;
-        const uint8_t *from = group + (size_t)b * PACKED_Q8_0_BYTES, *ahead = from + n_chunk * PACKED_Q8_0_BYTES;
+        const uint8_t *from = group + (size_t)b * PACKED_Q8_0_BYTES;
+        const uint8_t *ahead = from + n_chunk * PACKED_Q8_0_BYTES;
         if (b + n_chunk == n_blocks) /* the chunk after this one begins the next pair */
             ahead = group + (pair ? 2 : 1) * (size_t)n_blocks * PACKED_Q8_0_BYTES;
         unpack(panel, from, n_chunk, 0);

@@ -1,5 +1,5 @@
 /* AVX-512 products: batches of tokens, pairs of row groups, the last group's padding. The float
- * types have no version of their own: they are bound by memory, and the AVX2 one has their bytes. */
+ * types have no version of their own: the AVX2 one has their bytes. */
 #if defined(__x86_64__)
 #include "worker/engine/cpu/matmul_avx512.h"
 

@@ -35,11 +35,13 @@ struct pool {
     _Atomic uint32_t n_asleep;
     _Atomic uint32_t stop;
     uint32_t n_threads, n_started;
+    cpu_set_t allowed; /* where threads without a core of their own may run */
     struct pool_thread {
         struct pool *pool;
         uint32_t index;
-        int cpu;
+        int cpu; /* pinned to; -1 = spread_out keeps it off the others' cores */
         pthread_t id;
+        _Atomic int seen_on; /* core at the last phase */
     } threads[POOL_THREADS_MAX];
 };
 
@@ -96,6 +98,27 @@ static void run_tiles(struct pool *p, uint32_t thread)
     }
 }
 
+/* A woken thread is often put on the core of the one that woke it, and stays there: two compute
+ * threads then take turns on one core while another idles (measured: a phase of two halves takes
+ * as long as on one thread, for seconds). So a thread that finds itself on the core of one before
+ * it leaves that core out from now on, as long as that leaves it one. */
+static void spread_out(struct pool_thread *t)
+{
+    struct pool *p = t->pool;
+    int cpu = sched_getcpu();
+    bool shared = false;
+    cpu_set_t set = p->allowed;
+    atomic_store_explicit(&t->seen_on, cpu, memory_order_relaxed);
+    for (uint32_t i = 0; i < t->index; i++) {
+        int other = atomic_load_explicit(&p->threads[i].seen_on, memory_order_relaxed);
+        shared = shared || other == cpu;
+        if (other >= 0 && other < CPU_SETSIZE)
+            CPU_CLR(other, &set);
+    }
+    if (shared && CPU_COUNT(&set) > 0)
+        pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
 static void *thread_main(void *arg)
 {
     struct pool_thread *t = arg;
@@ -113,6 +136,8 @@ static void *thread_main(void *arg)
             continue;
         }
         seen = now;
+        if (t->cpu < 0)
+            spread_out(t);
         run_tiles(p, t->index);
     }
     return NULL;
@@ -155,6 +180,7 @@ void pool_run(struct pool *p, pool_fn *fn, void *ctx, uint32_t n_tiles)
     atomic_store_explicit(&p->done, 0, memory_order_relaxed);
     atomic_store_explicit(&p->word, epoch << (2 * TILE_BITS) | (uint64_t)n_tiles << TILE_BITS,
                           memory_order_release);
+    atomic_store_explicit(&p->threads[0].seen_on, sched_getcpu(), memory_order_relaxed);
     next_phase(p);
     run_tiles(p, 0);
     await_tiles(p, n_tiles);
@@ -172,10 +198,14 @@ int pool_create(struct pool **out, uint32_t n_threads, const uint32_t *cpus, uin
         return err_set(e, ERR_NO_MEMORY, "no memory for the thread pool");
     p->n_threads = n_threads;
     p->n_started = 1;
+    pthread_getaffinity_np(pthread_self(), sizeof p->allowed, &p->allowed); /* else none: as it is */
+    for (uint32_t i = 0; i < n_threads; i++)
+        atomic_store_explicit(&p->threads[i].seen_on, -1, memory_order_relaxed);
     for (uint32_t i = 1; i < n_threads; i++) {
         struct pool_thread *t = &p->threads[i];
-        *t = (struct pool_thread){
-            .pool = p, .index = i, .cpu = n_cpus > 0 ? (int)cpus[i % n_cpus] : -1};
+        t->pool = p;
+        t->index = i;
+        t->cpu = n_cpus > 0 ? (int)cpus[i % n_cpus] : -1;
         int rc = pthread_create(&t->id, NULL, thread_main, t);
         if (rc != 0) {
             pool_destroy(&p);

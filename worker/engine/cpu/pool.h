@@ -27,7 +27,8 @@ struct pool;
 typedef void pool_fn(void *ctx, uint32_t tile, uint32_t thread);
 
 /* cpus: thread i is pinned to cpus[i % n_cpus]; the calling thread is not (pool_pin does it);
- * n_cpus 0 = none. */
+ * n_cpus 0 = none, threads then keep off each other's cores by themselves, within the caller's
+ * affinity. */
 int pool_create(struct pool **out, uint32_t n_threads, const uint32_t *cpus, uint32_t n_cpus,
                 struct err *e);
 void pool_destroy(struct pool **p);

@@ -4,6 +4,7 @@
 
 #include <check.h>
 #include <fenv.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -118,6 +119,39 @@ START_TEST(float_modes_are_fixed)
 }
 END_TEST
 
+static void core_tile(void *ctx, uint32_t tile, uint32_t thread)
+{
+    (void)tile;
+    (void)thread;
+    if (sched_getcpu() != *(int *)ctx)
+        atomic_fetch_add(&met, 1);
+}
+
+/* Threads keep off each other's cores, but never leave the caller's affinity. */
+START_TEST(stays_within_the_callers_cores)
+{
+    cpu_set_t before, one;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof before, &before), 0);
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &before))
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    struct pool *p;
+    ck_assert_int_eq(pool_create(&p, 3, NULL, 0, NULL), 0);
+    atomic_store(&met, 0);
+    for (int i = 0; i < 100; i++) {
+        struct timespec t = {.tv_nsec = i % 3 * 50000};
+        nanosleep(&t, NULL);
+        pool_run(p, core_tile, &cpu, 64);
+    }
+    ck_assert_uint_eq(atomic_load(&met), 0);
+    pool_destroy(&p);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof before, &before), 0);
+}
+END_TEST
+
 START_TEST(refuses)
 {
     struct pool *p;
@@ -144,6 +178,7 @@ int main(void)
     tcase_add_test(t, wakes_after_idling);
     tcase_add_test(t, threads_work_at_once);
     tcase_add_test(t, float_modes_are_fixed);
+    tcase_add_test(t, stays_within_the_callers_cores);
     tcase_add_test(t, refuses);
     tcase_set_timeout(t, 0);
     suite_add_tcase(s, t);
