@@ -59,12 +59,13 @@ class Worker(ApiTest):
         self.kill_in_the_middle(200, 10, worker=("--null-step-us", "10000"))
 
     def test_killed_tiny(self):
-        self.kill_in_the_middle(1900, 1, engine="cpu")
+        # chaos delays each step by milliseconds: no machine is through before the kill
+        self.kill_in_the_middle(1200, 1, engine="cpu", worker=("--debug-chaos", "7"))
 
     def test_killed_real(self):
         if not real_model():
             self.skipTest("the real model is not here")
-        self.kill_in_the_middle(40, 3, engine="cpu", model=real_model())
+        self.kill_in_the_middle(120, 2, engine="cpu", model=real_model())
 
     def test_no_worker(self):
         """Streams end with `event: error`, whole replies with 503, and a worker that comes later serves again."""
