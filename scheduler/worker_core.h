@@ -33,13 +33,38 @@
  * stepped from then on (a step in flight ends, its tokens are kept); rank 0 freed after 2 s, rank 1 after 30 s
  * of DOWN; UP ends the count (SYNC is repeated until each is answered, so nothing that a gateway waits for is freed).
  *
- * Policy (simple now, shape final): seats; order = class order, then preempted before never started, then start
- * tag, then submission; token budget per step with decode first and chunked prefill; one rank a step; a rank-0
- * arrival parks a running rank-1 step; rank 0 takes blocks and seats from rank-1 sequences (victim: lowest class,
- * then least lost work per block freed; recompute); the sequence admitted first in the highest class present is
- * never a victim; a parked step whose blocks are needed loses spans, youngest first; a sequence
- * preempted is not preempted again before it made min_run tokens unless a higher rank needs it; a sequence starts only
- * when its known tokens plus one block fit; growth that does not fit preempts, at last itself.
+ * Policy. Seats; order = class order, then preempted before never started (of the same tenant; between tenants the start
+ * tag), then start tag, then submission; decode first and chunked prefill; one rank a step; a rank-0 arrival parks a
+ * running rank-1 step; rank 0 takes blocks and seats from rank-1 sequences (victim: lowest class, then least lost work
+ * per block freed, where what is clean on the host is not lost); the sequence admitted first in the highest class present
+ * is never a victim; a parked step whose blocks are needed, or that finished no segment for park_max, loses spans,
+ * youngest first, never the oldest for age; a sequence preempted is not preempted again before it made min_run tokens unless a
+ * higher rank needs it; a sequence starts only when its known tokens plus one block fit; growth that does not fit
+ * preempts, at last itself.
+ *
+ * Step size (scheduler/step_cost.h): a live model of step time, one for each rank of plan. A rank-0 step's prefill is cut so
+ * that the step stays within the tightest TPOT objective of the streams in it. A rank-1 step is cut so that its segments
+ * last at most a tenth of the median real-time TTFT (an arrival waits half a segment on average), and so that what it
+ * delays a real-time arrival stays below interference_permille of that TTFT.
+ *
+ * Floor share: device time of a class with work to do is owed floor_permille of all of it; while more is owed than one
+ * step of it costs, its steps go before rank 0's and are not parked. Owed time is kept within 1 s.
+ *
+ * Prefix cache (cfg.pool.prefix_cache): the core keeps the ids of each slot. At its start a sequence attaches what the index
+ * has; full blocks are published as they are committed. Single-flight: when an ACTIVE sequence of the same or a more
+ * urgent rank is computing the block that a newcomer would compute next, the newcomer waits without seat or blocks (and
+ * does not block those behind it) until that block is published or its leader is gone. When the computing one is of a
+ * lower rank the roles change: it is preempted (its published blocks stay), the higher one computes on from the last committed block
+ * and the lower one waits for it. A zero root takes no hits and publishes nothing (prompt log-probabilities).
+ *
+ * Host tier (cfg.pool.n_host > 0): full committed blocks of ACTIVE preemptible sequences are checkpointed while few
+ * copies are in flight; preempting forgets clean blocks and recomputes the unclean tail; a preempted sequence resumes by
+ * swap-in when the measured copy time of its kept blocks is below the model's time to compute them, else it starts over from
+ * what the prefix index has. A resuming sequence has seat and blocks but is in no step until its last copy ended. A copy
+ * that failed its checksum cuts the sequence there. Recompute is always legal: nobody waits for host room.
+ *
+ * Trust: a step's tokens are taken only when every hold is still valid (kvpool_hold_valid); a span with an invalid one is
+ * thrown away like a dropped one and its sequence computed again from the prompt; counted in stats.faults.
  */
 #ifndef SLUICE_SCHEDULER_WORKER_CORE_H
 #define SLUICE_SCHEDULER_WORKER_CORE_H
@@ -47,6 +72,7 @@
 #include "base/submission.h"
 #include "kvpool/kvpool.h"
 #include "scheduler/class_table.h"
+#include "scheduler/step_cost.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,6 +96,11 @@ struct worker_core_config {
     uint64_t lost_realtime_ns, lost_batch_ns; /* 2 s, 30 s */
     uint64_t finish_repeat_ns;     /* 1 s */
     uint32_t debug_preempt_every, debug_park_every, debug_drop_every; /* 0 = off; counted in steps */
+    uint32_t interference_permille; /* of the median real-time TTFT that a batch segment may cost an arrival; 50 */
+    uint32_t out_weight;           /* of an output id in the account, prompt positions = 1; for start tags, 2 */
+    struct step_cost cost;         /* cold-start table of the backend, learned on from there */
+    uint64_t copy_ns;              /* cold start: time of copying one block */
+    uint32_t max_refs;             /* engine limit: steps launched behind a running one; 0 = none */
     uint32_t debug_pool_blocks;    /* at most so many blocks in use (kvpool_shrink); 0 = all */
 };
 
@@ -82,6 +113,7 @@ enum worker_event_kind {
 struct worker_token {
     uint32_t slot;
     bool made;                     /* a new id was sampled and appended by the shell */
+    int32_t id;                    /* that id */
     enum finish finish;            /* NONE, or decided now: EOS, STOP_ID, STOP_STRING, LENGTH, FAILED */
 };
 
@@ -98,6 +130,11 @@ struct worker_event {
         uint32_t max_total;        /* n_prompt + max_tokens, clipped to the context */
         uint8_t cls;
         uint64_t tag;              /* start tag */
+        const int32_t *ids;        /* n_tokens, until the event is handled; NULL = not wanted (no prefix cache) */
+        struct hash128 root;       /* of its prefixes; zero = no hits, nothing published */
+        uint32_t account;          /* KV account of the tenant, < cfg.pool.max_accounts */
+        uint32_t quota;            /* blocks that account may use; 0 = none */
+        uint32_t ttft_ms, tpot_ms; /* objectives; 0 = the class row's */
         bool refused;              /* the shell found ids or parameters invalid: finish REFUSED */
     } submit;
     uint32_t from;                 /* GAP */
@@ -109,6 +146,7 @@ struct worker_event {
         uint32_t segments_done, segment_at_request;           /* PARKED */
         uint32_t span;                                        /* SPAN_DROPPED */
     } step;
+    struct { uint64_t id; bool ok; uint64_t device_ns; } copy; /* COPY_END */
 };
 
 struct worker_span {
@@ -122,6 +160,7 @@ struct worker_plan { uint64_t step; uint8_t rank; const struct worker_span *span
 
 enum worker_action_kind {
     WA_STEP_SUBMIT, WA_STEP_PARK, WA_STEP_CONTINUE, WA_SPAN_DROP, WA_STEP_RELEASE,
+    WA_COPY,                       /* engine_copy_submit; it cannot be full (the core keeps fewer in flight) */
     WA_TOKENS,                     /* send records [from, to) of slot, with the finish if `finish` != NONE */
     WA_FINISH,                     /* send a finish without slot (unknown or handed back at the door) */
     WA_SYNC,                       /* send SYNC to gw: the shell asks worker_core_sync for the entries */
@@ -137,6 +176,7 @@ struct worker_action {
     enum finish finish;
     uint64_t step; uint32_t span;
     struct worker_plan plan;
+    struct { uint64_t id; bool to_host; uint32_t block, host; uint8_t priority; uint64_t after_step; } copy;
 };
 
 struct worker_sync { struct sub_id sub; uint32_t have; bool finished; }; /* have = ids it holds, as index */
@@ -152,6 +192,12 @@ struct worker_stats {
     uint32_t window[CLASSES_MAX];  /* unstarted sequences of the class this worker would still take */
     struct worker_account account[CLASSES_MAX];
     uint64_t steps[2], preemptions, parks, drops, step_device_ns;
+    uint64_t positions[2];         /* computed, waste included, by rank */
+    uint64_t resumed_swap, resumed_recompute, swap_in_positions;
+    uint64_t followers, role_changes, faults;
+    uint64_t class_ns[CLASSES_MAX], owed_ns[CLASSES_MAX];
+    struct step_cost cost[2];
+    uint64_t copy_ns;              /* live: of one block */
     struct kvpool_stats pool;
     bool draining, running, parked;
 };

@@ -60,6 +60,10 @@ struct engine_config {
     uint32_t cpus[ENGINE_CPUS_MAX], n_cpus; /* pin compute threads round robin; n_cpus 0 = do not */
     uint32_t n_blocks;             /* KV blocks, the trash block included */
     uint32_t max_spans, max_tokens, max_rows; /* a step's limits */
+    uint32_t host_slots;           /* blocks of the host tier, 0 = none; host_slots x block_stride bytes, touched as used */
+    double copy_gb_s;              /* throttle of the copy path, 0 = none: a GPU's copy-to-compute ratio can be imitated */
+    bool copy_no_checksum;         /* benchmarks only: what the checksums cost */
+    uint64_t null_copy_ns;         /* `null`: cost of copying a block */
     uint64_t chaos_seed;           /* 0 = off; else completions are delayed and reordered (debug) */
     uint64_t null_token_ns, null_step_ns; /* `null`: cost of a token and of a step, spread over its segments */
     uint32_t null_segments;        /* `null`: segments of a step; 0 = layers + head slices of the model */
@@ -73,8 +77,8 @@ struct engine_limits {
     uint32_t max_spans, max_tokens, max_rows, n_ctx, n_vocab;
     uint32_t n_segments;           /* of a full step: layers + head slices (each <= 1/32 of the model's bytes) */
     uint32_t max_refs;             /* how many steps ahead a token reference may point; 0 = none (cpu) */
-    uint32_t host_slots;           /* 0 until the host tier exists */
-    bool copies;                   /* engine_copy_submit is available */
+    uint32_t host_slots;           /* as asked, 0 = no host tier */
+    bool copies;                   /* engine_copy_submit is available: host_slots > 0 */
     struct hash128 numerics_id;    /* E10: hash(tensors, KV type, family) */
     char family[32];               /* e.g. "cpu-q8a-1": raised whenever any output byte changes */
 };
@@ -117,7 +121,12 @@ struct engine_step {
 enum engine_completion_kind {
     ENGINE_STEP_END, ENGINE_STEP_PARKED, ENGINE_SPAN_DROPPED, ENGINE_COPY_END, ENGINE_DEVICE_LOST
 };
-enum engine_step_status { ENGINE_STEP_OK, ENGINE_STEP_FAILED };
+enum engine_step_status {
+    ENGINE_STEP_OK,
+    ENGINE_STEP_FAILED,
+    ENGINE_COPY_CORRUPT            /* COPY_END: the slot's bytes do not have the checksum they were stored with; the block
+                                      was written and must not be used */
+};
 
 struct engine_completion {
     enum engine_completion_kind kind;
@@ -130,12 +139,19 @@ struct engine_completion {
     uint64_t device_ns;            /* computing time so far, parked time excluded */
 };
 
-struct engine_copy {               /* place only until the host tier: limits.copies says */
-    uint64_t id;
+/* Copies. One queue, two priorities, one block at a time: all waiting ones of priority 0 before any of priority 1, each
+ * in the order submitted. A copy thread at SCHED_IDLE does both; one more at normal priority does priority 0 alone,
+ * because at SCHED_IDLE beside a busy compute thread of the same core it would hardly ever come. The checksum of a
+ * block is stored with its slot on the way out and compared on the way in. `after_step`: not before that step
+ * ended (a step that is not live any more has ended). A copy reads its source between fence and COPY_END; the caller keeps
+ * both ends untouched until then. At most ENGINE_COPIES_MAX wait or run: submit then returns -1. */
+#define ENGINE_COPIES_MAX 64
+struct engine_copy {
+    uint64_t id;                   /* > 0, unique among live copies; copies and steps are counted apart */
     enum { ENGINE_COPY_BLOCK_TO_HOST, ENGINE_COPY_HOST_TO_BLOCK, ENGINE_COPY_BLOCK_TO_BLOCK } kind;
-    uint32_t from, to;             /* block ids or host slots */
+    uint32_t from, to;             /* block ids or host slots (0 .. host_slots - 1) */
     uint8_t priority;              /* 0 = swap-in, 1 = checkpoint */
-    uint64_t after_step;           /* fence: not before this step ended; 0 = none */
+    uint64_t after_step;           /* fence; 0 = none */
 };
 
 struct engine;
@@ -149,7 +165,7 @@ int engine_step_submit(struct engine *eng, const struct engine_step *step);
 int engine_step_park(struct engine *eng, uint64_t step);      /* 0 = requested; -1 = no such running step */
 int engine_step_continue(struct engine *eng, uint64_t step);  /* 0; -1 = not parked, or another one runs */
 int engine_step_drop_span(struct engine *eng, uint64_t step, uint32_t span); /* running or parked */
-int engine_copy_submit(struct engine *eng, const struct engine_copy *c);     /* -1 while !limits.copies */
+int engine_copy_submit(struct engine *eng, const struct engine_copy *c);     /* -1: no host tier, full, out of range */
 
 /* Up to `max` completions; resets the descriptor when none is left. */
 int engine_poll(struct engine *eng, struct engine_completion *out, int max);
@@ -160,6 +176,7 @@ void engine_step_release(struct engine *eng, uint64_t step);
 
 /* Debug, tests: bytes of a block (null and cpu backends); positions computed so far, waste included. */
 const void *engine_block_bytes(const struct engine *eng, uint32_t block);
+void *engine_host_bytes(const struct engine *eng, uint32_t slot); /* tests flip bits in it; NULL = no such slot */
 uint64_t engine_positions_computed(const struct engine *eng);
 
 /* What bounds a backend on this machine, measured now (about a third of a second): for benchmarks, beside their
