@@ -22,12 +22,13 @@ struct backend_ops {
     int (*step_park)(struct backend *b, uint64_t step);
     int (*step_continue)(struct backend *b, uint64_t step);
     int (*step_drop_span)(struct backend *b, uint64_t step, uint32_t span);
-    int (*copy_submit)(struct backend *b, const struct engine_copy *c);     /* optional */
+    int (*copy_submit)(struct backend *b, const struct engine_copy *c);     /* optional; step/copier */
     int (*poll)(struct backend *b, struct engine_completion *out, int max);
     const struct sample_result *(*step_result)(const struct backend *b, uint64_t step, uint32_t row);
     const float *(*step_row_data)(const struct backend *b, uint64_t step, uint32_t row);
     void (*step_release)(struct backend *b, uint64_t step);
     const void *(*block_bytes)(const struct backend *b, uint32_t block);    /* optional */
+    void *(*host_bytes)(const struct backend *b, uint32_t slot);            /* optional */
     uint64_t (*positions_computed)(const struct backend *b);
     int (*measure)(const struct engine_config *cfg, struct engine_rates *out, struct err *e); /* optional */
 };

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "worker/engine/backend.h"
 #include "worker/engine/chaos.h"
+#include "worker/engine/copy_book.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #define POLL_BATCH 64
+#define COPY_GB_S_MAX 1e6
 
 struct engine {
     const struct backend_ops *ops;
@@ -22,11 +24,12 @@ struct engine {
     /* Steps as the owner sees them: with chaos the backend may be further than it was told. */
     struct live {
         uint64_t id;
-        uint32_t n_spans;
+        uint32_t n_spans, stamp;
         bool ended;
     } live[ENGINE_STEPS_MAX];
     uint32_t *written; /* [block] number of the last submit that writes it */
     uint32_t submits;
+    struct copy_book copies;
 };
 
 static const struct backend_ops *const backends[] = {&backend_cpu, &backend_null};
@@ -49,6 +52,9 @@ static int check_config(const struct engine_config *cfg, struct err *e)
     if (cfg->n_cpus > ENGINE_CPUS_MAX)
         return err_set_param(e, ERR_BAD_VALUE, "cpus", "at most %d CPUs can be named",
                              ENGINE_CPUS_MAX);
+    if (!(cfg->copy_gb_s >= 0 && cfg->copy_gb_s <= COPY_GB_S_MAX))
+        return err_set_param(e, ERR_BAD_VALUE, "copy-gbps",
+                             "the rate of copies must be 0 (no limit) to %g GB/s", COPY_GB_S_MAX);
     if (cfg->n_blocks < 2)
         return err_set_param(e, ERR_BAD_VALUE, "kv-tokens",
                              "the KV pool needs a block beside the trash block");
@@ -73,9 +79,11 @@ static int open_parts(struct engine *g, const struct engine_config *cfg, struct 
     g->written = mem_array(g->limits->n_blocks, sizeof *g->written);
     if (g->written == NULL)
         return err_set(e, ERR_NO_MEMORY, "no memory for the engine's checks");
+    if (copy_book_init(&g->copies, g->limits->n_blocks, e) < 0)
+        return -1;
     if (cfg->chaos_seed == 0)
         return 0;
-    uint32_t cap = ENGINE_STEPS_MAX * (g->limits->max_spans + 2) + POLL_BATCH;
+    uint32_t cap = ENGINE_STEPS_MAX * (g->limits->max_spans + 2) + ENGINE_COPIES_MAX + POLL_BATCH;
     return chaos_create(&g->chaos, cfg->chaos_seed, cap, g->fd, e);
 }
 
@@ -122,6 +130,7 @@ void engine_close(struct engine **eng)
         g->ops->close(&g->backend);
     chaos_destroy(&g->chaos);
     mem_free(g->written);
+    copy_book_deinit(&g->copies);
     if (g->fd >= 0)
         close(g->fd);
     mem_free(g);
@@ -171,13 +180,13 @@ static bool span_ok(struct engine *g, const struct engine_span *s)
             return false;
     uint32_t used = (s->pos + s->n + l->block_tokens - 1) / l->block_tokens;
     for (uint32_t i = 0; i < used; i++)
-        if (s->blocks[i] >= l->n_blocks)
+        if (s->blocks[i] >= l->n_blocks || g->copies.writes[s->blocks[i]])
             return false;
     /* Two spans that write one block: a copy-on-write was forgotten. The trash block is
      * everybody's. */
     for (uint32_t i = s->pos / l->block_tokens; i < used; i++) {
         uint32_t b = s->blocks[i];
-        if (b != 0 && g->written[b] == g->submits)
+        if ((b != 0 && g->written[b] == g->submits) || g->copies.reads[b] != 0)
             return false;
         g->written[b] = g->submits;
     }
@@ -236,7 +245,7 @@ int engine_step_submit(struct engine *g, const struct engine_step *step)
         return -1;
     if (g->ops->step_submit(g->backend, step) < 0)
         return -1;
-    *l = (struct live){.id = step->id, .n_spans = step->n_spans};
+    *l = (struct live){.id = step->id, .n_spans = step->n_spans, .stamp = g->submits};
     return 0;
 }
 
@@ -262,11 +271,50 @@ int engine_step_drop_span(struct engine *g, uint64_t step, uint32_t span)
     return g->ops->step_drop_span(g->backend, step, span);
 }
 
+/* ---- copies ---- */
+
+/* A block that a live step writes may be read only behind that step. A block that came by copy is
+ * written by no step any more. */
+static bool fence_ok(const struct engine *g, const struct engine_copy *c)
+{
+    for (int i = 0; i < ENGINE_STEPS_MAX; i++) {
+        const struct live *l = &g->live[i];
+        if (l->id != 0 && !l->ended && l->stamp == g->written[c->from] && l->id != c->after_step)
+            return false;
+    }
+    return true;
+}
+
+static bool copy_ok(const struct engine *g, const struct engine_copy *c)
+{
+    bool in = c->kind == ENGINE_COPY_HOST_TO_BLOCK, out = c->kind == ENGINE_COPY_BLOCK_TO_HOST;
+    const struct engine_limits *l = g->limits;
+    if (c->id == 0 || c->priority > 1 || (!in && !out && c->kind != ENGINE_COPY_BLOCK_TO_BLOCK))
+        return false;
+    if (c->from >= (in ? l->host_slots : l->n_blocks) ||
+        c->to >= (out ? l->host_slots : l->n_blocks))
+        return false;
+    /* the trash block holds nobody's bytes */
+    if ((!in && c->from == 0) || (!out && c->to == 0) || (!in && !out && c->from == c->to))
+        return false;
+    return copy_book_may(&g->copies, c) && (in || fence_ok(g, c));
+}
+
 int engine_copy_submit(struct engine *g, const struct engine_copy *c)
 {
-    if (!g->limits->copies || g->ops->copy_submit == NULL)
+    if (!g->limits->copies || g->ops->copy_submit == NULL || !copy_ok(g, c) ||
+        g->ops->copy_submit(g->backend, c) < 0)
         return -1;
-    return g->ops->copy_submit(g->backend, c);
+    copy_book_add(&g->copies, c);
+    return 0;
+}
+
+static void copy_ended(struct engine *g, uint64_t id)
+{
+    struct engine_copy c = copy_book_end(&g->copies, id);
+    assert(c.id == id);
+    if (c.kind != ENGINE_COPY_BLOCK_TO_HOST)
+        g->written[c.to] = 0;
 }
 
 /* ---- completions and results ---- */
@@ -292,6 +340,8 @@ int engine_poll(struct engine *g, struct engine_completion *out, int max)
         struct live *l = out[i].kind == ENGINE_STEP_END ? live_find(g, out[i].id) : NULL;
         if (l != NULL)
             l->ended = true;
+        if (out[i].kind == ENGINE_COPY_END)
+            copy_ended(g, out[i].id);
     }
     return n;
 }
@@ -318,6 +368,13 @@ const void *engine_block_bytes(const struct engine *g, uint32_t block)
 {
     return g->ops->block_bytes != NULL && block < g->limits->n_blocks
                ? g->ops->block_bytes(g->backend, block)
+               : NULL;
+}
+
+void *engine_host_bytes(const struct engine *g, uint32_t slot)
+{
+    return g->ops->host_bytes != NULL && slot < g->limits->host_slots
+               ? g->ops->host_bytes(g->backend, slot)
                : NULL;
 }
 

@@ -1,7 +1,9 @@
 /* The CPU backend: opens weights, KV pool and workspace, and gives the runner its segments. */
 #include "worker/engine/backend.h"
+#include "worker/engine/cpu/copy_stream.h"
 #include "worker/engine/cpu/cpu_rates.h"
 #include "worker/engine/cpu/forward.h"
+#include "worker/engine/step/copier.h"
 #include "worker/engine/step/runner.h"
 #include "worker/engine/step/segments.h"
 
@@ -18,6 +20,7 @@
 
 struct backend {
     struct runner runner;
+    struct copier *copier; /* NULL = no host tier */
     struct engine_limits limits;
     struct forward f;
     struct slot_work work[ENGINE_STEPS_MAX];
@@ -51,10 +54,18 @@ static int cpu_segment(void *backend, struct step_slot *s, uint32_t k)
     return 0;
 }
 
+static void cpu_step_ended(void *backend)
+{
+    struct backend *b = backend;
+    if (b->copier != NULL)
+        copier_step_ended(b->copier);
+}
+
 static const struct runner_ops cpu_runner_ops = {
     .thread_start = cpu_thread_start,
     .segments = cpu_segments,
     .segment = cpu_segment,
+    .step_ended = cpu_step_ended,
 };
 
 static void cpu_close(struct backend **bp)
@@ -62,6 +73,8 @@ static void cpu_close(struct backend **bp)
     struct backend *b = *bp;
     if (b == NULL)
         return;
+    runner_stop(&b->runner); /* its steps open fences of the copier */
+    copier_destroy(&b->copier);
     runner_deinit(&b->runner);
     pool_destroy(&b->f.pool);
     for (int i = 0; i < ENGINE_STEPS_MAX; i++)
@@ -96,6 +109,8 @@ static void describe(struct backend *b, const struct engine_config *cfg)
         .max_spans = cfg->max_spans,
         .max_tokens = cfg->max_tokens,
         .max_rows = cfg->max_rows,
+        .host_slots = cfg->host_slots,
+        .copies = cfg->host_slots > 0,
         .n_ctx = hp->n_ctx,
         .n_vocab = hp->n_vocab,
         .n_segments = hp->n_layers + segments_slices(cfg->model),
@@ -171,6 +186,23 @@ static int make_memory(struct backend *b, const struct engine_config *cfg, struc
     return 0;
 }
 
+/* The host tier and its threads, when there is one. Before the runner starts: its steps open fences. */
+static int make_copier(struct backend *b, const struct engine_config *cfg, int fd, struct err *e)
+{
+    struct copier_config c = {
+        .blocks = b->f.blocks,
+        .stride = b->limits.block_stride,
+        .host_slots = cfg->host_slots,
+        .gb_s = cfg->copy_gb_s,
+        .no_checksum = cfg->copy_no_checksum,
+        .runner = &b->runner,
+        .fd = fd,
+        .move = copy_stream,
+        .drain = copy_stream_drain,
+    };
+    return cfg->host_slots > 0 ? copier_create(&b->copier, &c, e) : 0;
+}
+
 static int open_parts(struct backend *b, const struct engine_config *cfg, int fd, struct err *e)
 {
     b->f.hp = cfg->model->hp;
@@ -191,7 +223,8 @@ static int open_parts(struct backend *b, const struct engine_config *cfg, int fd
     if (runner_init(&b->runner, &cpu_runner_ops, b, fd, &caps, 0, e) < 0)
         return -1;
     if (pool_create(&b->f.pool, cfg->n_threads, cfg->cpus, cfg->n_cpus, e) < 0 ||
-        weights_init(&b->f.weights, cfg->model, b->f.pool, e) < 0 || make_memory(b, cfg, e) < 0)
+        weights_init(&b->f.weights, cfg->model, b->f.pool, e) < 0 || make_memory(b, cfg, e) < 0 ||
+        make_copier(b, cfg, fd, e) < 0)
         return -1;
     return runner_start(&b->runner, e);
 }
@@ -236,9 +269,15 @@ static int cpu_drop_span(struct backend *b, uint64_t step, uint32_t span)
     return runner_drop_span(&b->runner, step, span);
 }
 
+static int cpu_copy_submit(struct backend *b, const struct engine_copy *c)
+{
+    return copier_submit(b->copier, c);
+}
+
 static int cpu_poll(struct backend *b, struct engine_completion *out, int max)
 {
-    return runner_poll(&b->runner, out, max);
+    return b->copier != NULL ? copier_poll(b->copier, out, max)
+                             : runner_poll(&b->runner, out, max);
 }
 
 static const struct sample_result *cpu_result(const struct backend *b, uint64_t step, uint32_t row)
@@ -268,6 +307,11 @@ static const void *cpu_block_bytes(const struct backend *b, uint32_t block)
     return b->f.blocks + block * b->f.kv.block_stride;
 }
 
+static void *cpu_host_bytes(const struct backend *b, uint32_t slot)
+{
+    return b->copier != NULL ? copier_host(b->copier, slot) : NULL;
+}
+
 static uint64_t cpu_positions(const struct backend *b)
 {
     return runner_positions(&b->runner);
@@ -282,11 +326,13 @@ const struct backend_ops backend_cpu = {
     .step_park = cpu_park,
     .step_continue = cpu_continue,
     .step_drop_span = cpu_drop_span,
+    .copy_submit = cpu_copy_submit,
     .poll = cpu_poll,
     .step_result = cpu_result,
     .step_row_data = cpu_row_data,
     .step_release = cpu_release,
     .block_bytes = cpu_block_bytes,
+    .host_bytes = cpu_host_bytes,
     .positions_computed = cpu_positions,
     .measure = cpu_measure,
 };

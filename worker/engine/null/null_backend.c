@@ -2,6 +2,7 @@
 #include "worker/engine/backend.h"
 #include "worker/engine/null/null_math.h"
 #include "worker/engine/step/clock.h"
+#include "worker/engine/step/copier.h"
 #include "worker/engine/step/runner.h"
 #include "worker/engine/step/segments.h"
 
@@ -24,6 +25,7 @@ struct null_own { /* a slot's workspace; lives while the step is parked */
 
 struct backend {
     struct runner runner;
+    struct copier *copier; /* NULL = no host tier */
     struct engine_limits limits;
     struct null_vocab vocab;
     uint32_t n_embd, row_floats;
@@ -134,10 +136,18 @@ static uint32_t null_segments(void *backend, const struct plan *p)
     return ((struct backend *)backend)->limits.n_segments;
 }
 
+static void null_step_ended(void *backend)
+{
+    struct backend *b = backend;
+    if (b->copier != NULL)
+        copier_step_ended(b->copier);
+}
+
 static const struct runner_ops null_runner_ops = {
     .thread_start = null_thread_start,
     .segments = null_segments,
     .segment = null_segment,
+    .step_ended = null_step_ended,
 };
 
 static void null_close(struct backend **bp)
@@ -145,6 +155,8 @@ static void null_close(struct backend **bp)
     struct backend *b = *bp;
     if (b == NULL)
         return;
+    runner_stop(&b->runner); /* its steps open fences of the copier */
+    copier_destroy(&b->copier);
     runner_deinit(&b->runner);
     for (int i = 0; i < ENGINE_STEPS_MAX; i++) {
         mem_free(b->own[i].x);
@@ -168,6 +180,8 @@ static void describe(struct backend *b, const struct engine_config *cfg)
         .max_spans = cfg->max_spans,
         .max_tokens = cfg->max_tokens,
         .max_rows = cfg->max_rows,
+        .host_slots = cfg->host_slots,
+        .copies = cfg->host_slots > 0,
         .n_ctx = m->hp.n_ctx,
         .n_vocab = m->hp.n_vocab,
         .max_refs = NULL_MAX_REFS,
@@ -207,6 +221,22 @@ static int make_memory(struct backend *b, struct err *e)
                         b->limits.n_blocks);
 }
 
+/* The host tier and its threads, when there is one. Before the runner starts: its steps open fences. */
+static int make_copier(struct backend *b, const struct engine_config *cfg, int fd, struct err *e)
+{
+    struct copier_config c = {
+        .blocks = b->blocks,
+        .stride = b->limits.block_stride,
+        .host_slots = cfg->host_slots,
+        .gb_s = cfg->copy_gb_s,
+        .block_ns = cfg->null_copy_ns,
+        .no_checksum = cfg->copy_no_checksum,
+        .runner = &b->runner,
+        .fd = fd,
+    };
+    return cfg->host_slots > 0 ? copier_create(&b->copier, &c, e) : 0;
+}
+
 static int null_open(struct backend **out, const struct engine_config *cfg, int fd, struct err *e)
 {
     if (cfg->model->hp.n_vocab == 0 || cfg->model->hp.n_ctx == 0)
@@ -225,7 +255,8 @@ static int null_open(struct backend **out, const struct engine_config *cfg, int 
         .block_tokens = b->limits.block_tokens,
     };
     if (runner_init(&b->runner, &null_runner_ops, b, fd, &caps, NULL_MAX_REFS, e) < 0 ||
-        make_memory(b, e) < 0 || runner_start(&b->runner, e) < 0) {
+        make_memory(b, e) < 0 ||
+        make_copier(b, cfg, fd, e) < 0 || runner_start(&b->runner, e) < 0) {
         null_close(&b);
         return -1;
     }
@@ -258,9 +289,15 @@ static int null_drop_span(struct backend *b, uint64_t step, uint32_t span)
     return runner_drop_span(&b->runner, step, span);
 }
 
+static int null_copy_submit(struct backend *b, const struct engine_copy *c)
+{
+    return copier_submit(b->copier, c);
+}
+
 static int null_poll(struct backend *b, struct engine_completion *out, int max)
 {
-    return runner_poll(&b->runner, out, max);
+    return b->copier != NULL ? copier_poll(b->copier, out, max)
+                             : runner_poll(&b->runner, out, max);
 }
 
 static const struct sample_result *null_result(const struct backend *b, uint64_t step, uint32_t row)
@@ -288,6 +325,11 @@ static const void *null_block_bytes(const struct backend *b, uint32_t block)
     return b->blocks + block * b->limits.block_stride;
 }
 
+static void *null_host_bytes(const struct backend *b, uint32_t slot)
+{
+    return b->copier != NULL ? copier_host(b->copier, slot) : NULL;
+}
+
 static uint64_t null_positions(const struct backend *b)
 {
     return runner_positions(&b->runner);
@@ -302,10 +344,12 @@ const struct backend_ops backend_null = {
     .step_park = null_park,
     .step_continue = null_continue,
     .step_drop_span = null_drop_span,
+    .copy_submit = null_copy_submit,
     .poll = null_poll,
     .step_result = null_result,
     .step_row_data = null_row_data,
     .step_release = null_release,
     .block_bytes = null_block_bytes,
+    .host_bytes = null_host_bytes,
     .positions_computed = null_positions,
 };

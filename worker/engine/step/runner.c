@@ -3,28 +3,12 @@
 #include "base/mem.h"
 #include "worker/engine/step/carve.h"
 #include "worker/engine/step/clock.h"
+#include "worker/engine/step/event_fd.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <string.h>
 
-#include <unistd.h>
-
 /* ---- completions, under the mutex ---- */
-
-static void fd_signal(int fd)
-{
-    uint64_t one = 1;
-    while (write(fd, &one, sizeof one) < 0 && errno == EINTR) {
-    }
-}
-
-static void fd_reset(int fd)
-{
-    uint64_t n;
-    while (read(fd, &n, sizeof n) < 0 && errno == EINTR) {
-    }
-}
 
 static void emit(struct runner *r, struct step_slot *s, enum engine_completion_kind kind,
                  uint32_t span, uint32_t at)
@@ -40,7 +24,7 @@ static void emit(struct runner *r, struct step_slot *s, enum engine_completion_k
         .device_ns = s->device_ns,
     };
     if (r->ring_count++ == 0)
-        fd_signal(r->fd);
+        event_fd_signal(r->fd);
 }
 
 /* ---- transitions, under the mutex ---- */
@@ -113,6 +97,9 @@ static void end(struct runner *r, struct step_slot *s)
 {
     s->state = SLOT_ENDED;
     resolve(r, s);
+    atomic_store(&r->live[s - r->slots], 0);
+    if (r->ops->step_ended != NULL)
+        r->ops->step_ended(r->backend);
     emit(r, s, ENGINE_STEP_END, 0, 0);
 }
 
@@ -316,6 +303,7 @@ static int launch(struct runner *r, struct step_slot *s, struct step_slot *src)
     if (src != NULL && src->state != SLOT_RUNNING && src->state != SLOT_ENDED)
         return -1;
     s->state = SLOT_QUEUED;
+    atomic_store(&r->live[s - r->slots], s->plan.id);
     s->waits_for = src != NULL ? src->plan.id : 0;
     for (uint32_t j = 0; src != NULL && j < s->plan.n_spans; j++) {
         const struct engine_span *sp = &s->plan.spans[j];
@@ -416,7 +404,7 @@ int runner_poll(struct runner *r, struct engine_completion *out, int max)
         struct engine_completion c = r->ring[r->ring_head];
         r->ring_head = (r->ring_head + 1) % r->ring_cap;
         if (--r->ring_count == 0)
-            fd_reset(r->fd);
+            event_fd_reset(r->fd);
         struct step_slot *s = find(r, c.id);
         assert(s != NULL);
         if (c.kind == ENGINE_STEP_PARKED)
@@ -455,4 +443,12 @@ uint64_t runner_positions(const struct runner *r)
     uint64_t n = r->positions;
     pthread_mutex_unlock(&w->lock);
     return n;
+}
+
+bool runner_live(const struct runner *r, uint64_t id)
+{
+    for (int i = 0; i < ENGINE_STEPS_MAX; i++)
+        if (atomic_load(&r->live[i]) == id)
+            return true;
+    return false;
 }

@@ -27,6 +27,7 @@
 #include "worker/engine/step/plan.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum slot_state { SLOT_FREE, SLOT_QUEUED, SLOT_RUNNING, SLOT_PARKED, SLOT_ENDED };
 
@@ -55,6 +56,7 @@ struct runner_ops {
     int (*thread_start)(void *backend); /* on the runner's thread, first; optional */
     uint32_t (*segments)(void *backend, const struct plan *p);
     int (*segment)(void *backend, struct step_slot *s, uint32_t k); /* -1 = the step failed */
+    void (*step_ended)(void *backend); /* under the mutex: takes no lock and does not wait; optional */
 };
 
 struct runner {
@@ -63,6 +65,7 @@ struct runner {
     int fd;
     uint32_t max_refs;
     struct step_slot slots[ENGINE_STEPS_MAX];
+    _Atomic uint64_t live[ENGINE_STEPS_MAX]; /* id of the slot's step until it ends; else 0 */
     void *arrays; /* all slots' arrays, one allocation */
     struct engine_completion *ring;
     uint32_t ring_cap, ring_head, ring_count;
@@ -91,5 +94,8 @@ void runner_release(struct runner *r, uint64_t id);
 const struct step_slot *runner_ended(const struct runner *r,
                                      uint64_t id); /* NULL: no such ended step */
 uint64_t runner_positions(const struct runner *r);
+
+/* Any thread, no lock: the step was submitted and has not ended. False once all it wrote can be read. */
+bool runner_live(const struct runner *r, uint64_t id);
 
 #endif
