@@ -1,0 +1,274 @@
+/* bench_link_isolation.c - DESIGN section 8 at the link, without HTTP: arms B A M M A B on one
+ * worker, then every real-time answer of the mixed arms, and a sample of the batch, against the
+ * same request alone on a fresh worker. */
+#include "tests/bench/bench_link.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { B1, A1, M1, M2, A2, B2, ARMS };
+static const char *const arm_names[ARMS] = {"B1", "A1", "M1", "M2", "A2", "B2"};
+
+struct isolation {
+    struct bench_options o;
+    struct bench_report *r;
+    struct link_driver d;
+    struct arrivals list;
+    struct arm arms[ARMS];
+    double rate;
+};
+
+static void sizes(struct bench_options *o) {
+    o->requests = o->requests != 0 ? o->requests : o->quick ? 40 : 2000;
+    o->seats = o->seats != 0 ? o->seats : 16;
+    o->batch_in = o->batch_in != 0 ? o->batch_in : 160;
+    o->batch_out = o->batch_out != 0 ? o->batch_out : 160;
+    o->prefill_chunk = o->prefill_chunk != 0 ? o->prefill_chunk : 128;
+    o->seconds = o->seconds > 0 ? o->seconds : o->quick ? 6 : 90;
+    o->warm_s = o->warm_s > 0 ? o->warm_s : o->quick ? 3 : 15;
+    /* two thirds of what the seats' sequences fill at their ends */
+    uint32_t full = o->seats * (o->batch_in + o->batch_out);
+    o->kv_tokens = o->kv_tokens != 0 ? o->kv_tokens : full * 2 / 3 / 16 * 16;
+    if (o->quick)
+        o->verify = o->verify < 10 ? o->verify : 10;
+}
+
+static double busy(const struct isolation *s, const struct arm *a) {
+    return s->o.null_engine ? a->busy : a->cpu_s / a->wall_s; /* null sleeps through its steps */
+}
+
+/* A short list by itself; its U tells by how much the rate must change. */
+static int try_rate(struct isolation *s, uint32_t n, struct err *e) {
+    struct arrivals list;
+    struct arm a = {.d = &s->d, .list = &list, .seed = s->o.seed ^ 0xca1b0000u ^ n};
+    if (arrivals_make(&list, s->o.seed ^ 0xca11u, n, s->rate) != 0)
+        return err_set(e, ERR_NO_MEMORY, "no memory");
+    int rc = arm_run(&a, e);
+    double u = rc == 0 ? busy(s, &a) : 0;
+    double wanted = (double)n / s->rate; /* the list's own length: chance taken out */
+    if (rc == 0 && u > 0.01)
+        s->rate *= s->o.target / u * (wanted / a.wall_s);
+    for (uint32_t i = 0; i < list.n; i++)
+        s->d.by_counter[a.rt[i].sub.counter - 1] = NULL;
+    arm_free(&a);
+    arrivals_free(&list);
+    return rc;
+}
+
+static int calibrate(struct isolation *s, struct err *e) {
+    s->rate = s->o.rate > 0 ? s->o.rate : 4;
+    if (s->o.rate > 0)
+        return 0;
+    if (try_rate(s, 16, e) != 0 || try_rate(s, s->o.quick ? 40 : 80, e) != 0)
+        return -1;
+    return s->o.quick ? 0 : try_rate(s, 200, e);
+}
+
+static int run_arm(struct isolation *s, int k, struct err *e) {
+    struct arm *a = &s->arms[k];
+    bool rt = k != B1 && k != B2, batch = k != A1 && k != A2;
+    *a = (struct arm){.d = &s->d,
+                      .list = rt ? &s->list : NULL,
+                      .keep = batch ? 4 * s->o.seats + 4 : 0,
+                      .batch_in = s->o.batch_in,
+                      .batch_out = s->o.batch_out,
+                      .warm_s = batch ? s->o.warm_s : 0.5,
+                      .seconds = rt ? 0 : s->o.seconds,
+                      .seed = rand_at(s->o.seed, 100 + (uint64_t)k)};
+    if (arm_run(a, e) != 0)
+        return -1;
+    char name[64];
+    snprintf(name, sizeof(name), "%s_%s", arm_names[k], rt ? "ttft_p99_ms" : "batch_tok_s");
+    bench_figure(s->r, name,
+                 rt ? bench_arm_stat(a, BENCH_TTFT, BENCH_P99) * 1e3 : arm_batch_rate(a, true));
+    snprintf(name, sizeof(name), "%s_busy", arm_names[k]);
+    bench_figure(s->r, name, busy(s, a));
+    return 0;
+}
+
+static void latencies(struct isolation *s) {
+    static const struct {
+        const char *name;
+        enum bench_what what;
+        enum bench_stat stat;
+    } rows[] = {{"ttft_p50", BENCH_TTFT, BENCH_P50}, {"ttft_mean", BENCH_TTFT, BENCH_MEAN},
+                {"ttft_p99", BENCH_TTFT, BENCH_P99}, {"gap_p50", BENCH_GAP, BENCH_P50},
+                {"gap_mean", BENCH_GAP, BENCH_MEAN}, {"gap_p99", BENCH_GAP, BENCH_P99}};
+    const struct arm *alone[] = {&s->arms[A1], &s->arms[A2]};
+    const struct arm *mixed[] = {&s->arms[M1], &s->arms[M2]};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct bench_ratio q;
+        char name[64];
+        if (bench_ratio(&q, alone, mixed, rows[i].what, rows[i].stat, s->o.seed + i) != 0)
+            q = (struct bench_ratio){.ratio = NAN};
+        snprintf(name, sizeof(name), "%s_mixed_over_alone", rows[i].name);
+        bench_verdict(s->r, name, q.ratio, s->o.null_engine ? 1.02 : 1.05, true);
+        const double v[] = {q.low, q.high, q.alone * 1e3, q.mixed * 1e3};
+        static const char *const parts[] = {"low", "high", "alone_ms", "mixed_ms"};
+        for (int k = 0; k < 4; k++) {
+            snprintf(name, sizeof(name), "%s_%s", rows[i].name, parts[k]);
+            bench_figure(s->r, name, v[k]);
+        }
+    }
+}
+
+static double both(const struct arm *a, const struct arm *b, bool prompts) {
+    return (arm_batch_rate(a, prompts) * a->wall_s + arm_batch_rate(b, prompts) * b->wall_s)
+           / (a->wall_s + b->wall_s);
+}
+
+static void harvest(struct isolation *s) {
+    const struct arm *a = s->arms;
+    double u = s->o.null_engine
+                   ? (a[A1].busy * a[A1].wall_s + a[A2].busy * a[A2].wall_s)
+                         / (a[A1].wall_s + a[A2].wall_s)
+                   : (a[A1].cpu_s + a[A2].cpu_s) / (a[A1].wall_s + a[A2].wall_s);
+    bench_figure(s->r, "U", u);
+    if (u < 0.30 || u > 0.50)
+        bench_void(s->r, "U is not within 0.30 .. 0.50");
+    for (int prompts = 1; prompts >= 0; prompts--) {
+        double alone = both(&a[B1], &a[B2], prompts), mixed = both(&a[M1], &a[M2], prompts);
+        if (prompts)
+            bench_verdict(s->r, "harvest", mixed / (alone * (1 - u)),
+                          s->o.null_engine ? 0.98 : 0.95, false);
+        else
+            bench_figure(s->r, "harvest_output_only", mixed / (alone * (1 - u)));
+        bench_figure(s->r, prompts ? "batch_alone_tok_s" : "batch_alone_out_tok_s", alone);
+        bench_figure(s->r, prompts ? "batch_mixed_tok_s" : "batch_mixed_out_tok_s", mixed);
+    }
+}
+
+static void validity(struct isolation *s) {
+    double p = bench_arm_stat(&s->arms[A1], BENCH_TTFT, BENCH_P99);
+    double q = bench_arm_stat(&s->arms[A2], BENCH_TTFT, BENCH_P99);
+    double late = 0;
+    uint32_t shortest = UINT32_MAX;
+    for (int k = 0; k < ARMS; k++) {
+        const struct arm *a = &s->arms[k];
+        late = a->late_p99_s > late ? a->late_p99_s : late;
+        if (a->keep != 0 && a->shortest < shortest)
+            shortest = a->shortest;
+    }
+    bench_figure(s->r, "A_arms_ttft_p99_apart", fabs(p / q - 1));
+    if (!(fabs(p / q - 1) <= 0.05))
+        bench_void(s->r, "the A arms' p99 are more than 5 % apart");
+    bench_figure(s->r, "driver_late_p99_ms", late * 1e3);
+    bench_figure(s->r, "shortest_backlog_over_seats", (double)shortest / s->o.seats - 1);
+    if (shortest < 4 * s->o.seats)
+        bench_void(s->r, "the backlog was below 3 x the seats");
+    double all = 0, handed = (double)s->d.handed_back;
+    for (int k = A1; k <= A2; k++)
+        for (uint32_t i = 0; i < s->list.n; i++)
+            all += !link_request_answered(&s->arms[k].rt[i]);
+    bench_figure(s->r, "realtime_unanswered", all);
+    bench_figure(s->r, "handed_back", handed);
+    bench_figure(s->r, "ids_changed", (double)s->d.changed);
+}
+
+static void counts(struct isolation *s) {
+    double n[4] = {0};
+    for (int k = M1; k <= M2; k++) {
+        const struct msg_status *x = &s->arms[k].status[0], *y = &s->arms[k].status[1];
+        n[0] += (double)(y->parks - x->parks);
+        n[1] += (double)(y->drops - x->drops);
+        n[2] += (double)(y->preemptions - x->preemptions);
+        n[3] += arm_tax(&s->arms[k]) / 2;
+    }
+    bench_figure(s->r, "mixed_parks", n[0]);
+    bench_figure(s->r, "mixed_drops", n[1]);
+    bench_figure(s->r, "mixed_preemptions", n[2]);
+    bench_figure(s->r, "mixed_recomputed_over_useful", n[3]);
+    double alone = (arm_tax(&s->arms[B1]) + arm_tax(&s->arms[B2])) / 2;
+    bench_figure(s->r, "batch_alone_recomputed_over_useful", alone);
+}
+
+static int compare_some(struct isolation *s, struct link_driver *fresh, const struct arm *a,
+                        uint32_t same[2], uint32_t n[2], struct err *e) {
+    for (uint32_t i = 0; i < s->list.n; i++) {
+        int rc = alone_compare(fresh, &a->rt[i], e);
+        if (rc < 0)
+            return -1;
+        same[0] += (uint32_t)rc;
+        n[0]++;
+    }
+    for (uint32_t i = 0; a->n_batch > 0 && i < s->o.verify / 2; i++) {
+        int rc = alone_compare(fresh, a->batch[rand_at(a->seed ^ 0xc0ffeeu, i) % a->n_batch], e);
+        if (rc < 0)
+            return -1;
+        same[1] += (uint32_t)rc;
+        n[1]++;
+    }
+    return 0;
+}
+
+/* On a fresh worker with room for everything and one sequence at a time. */
+static int exactness(struct isolation *s, struct err *e) {
+    static struct link_driver fresh;
+    struct link_config c = bench_worker(&s->o);
+    uint32_t same[2] = {0}, n[2] = {0};
+    c.kv_tokens = 16384;
+    int rc = link_open(&fresh, &c, e);
+    for (int k = M1; rc == 0 && k <= M2; k++)
+        rc = compare_some(s, &fresh, &s->arms[k], same, n, e);
+    link_close(&fresh);
+    if (rc != 0)
+        return -1;
+    bench_figure(s->r, "realtime_compared", n[0]);
+    bench_verdict(s->r, "realtime_identical_share", (double)same[0] / n[0], 1, false);
+    bench_figure(s->r, "batch_compared", n[1]);
+    bench_verdict(s->r, "batch_identical_share", n[1] > 0 ? (double)same[1] / n[1] : 1, 1, false);
+    return 0;
+}
+
+/* An idle worker takes at most 2 %. */
+static int idle(struct isolation *s, struct err *e) {
+    double cpu = link_cpu_s(&s->d), seconds = s->o.quick ? 2 : 10;
+    uint64_t until = link_clock_ns() + (uint64_t)(seconds * 1e9);
+    while (link_clock_ns() < until)
+        if (link_turn(&s->d, until, e) != 0)
+            return -1;
+    bench_verdict(s->r, "idle_worker_busy", (link_cpu_s(&s->d) - cpu) / seconds, 0.02, true);
+    return 0;
+}
+
+static int measure(struct isolation *s, struct err *e) {
+    struct link_config c = bench_worker(&s->o);
+    if (link_open(&s->d, &c, e) != 0 || idle(s, e) != 0 || calibrate(s, e) != 0)
+        return -1;
+    bench_figure(s->r, "rate_per_s", s->rate);
+    bench_figure(s->r, "kv_tokens", s->o.kv_tokens);
+    if (arrivals_make(&s->list, s->o.seed, s->o.requests, s->rate) != 0)
+        return err_set(e, ERR_NO_MEMORY, "no memory");
+    for (int k = 0; k < ARMS; k++)
+        if (run_arm(s, k, e) != 0)
+            return -1;
+    return 0;
+}
+
+int bench_isolation(const struct bench_options *o, struct bench_report *r, struct err *e) {
+    struct isolation *s = mem_zalloc(sizeof(*s));
+    if (s == NULL)
+        return err_set(e, ERR_NO_MEMORY, "no memory");
+    s->o = *o;
+    s->r = r;
+    sizes(&s->o);
+    int rc = measure(s, e);
+    if (rc == 0) {
+        latencies(s);
+        harvest(s);
+        validity(s);
+        counts(s);
+    }
+    link_close(&s->d);
+    if (rc == 0)
+        rc = exactness(s, e);
+    for (int k = 0; k < ARMS; k++)
+        arm_free(&s->arms[k]);
+    arrivals_free(&s->list);
+    mem_free(s);
+    return rc;
+}
