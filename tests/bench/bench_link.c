@@ -91,15 +91,15 @@ static int take_flags(struct bench_options *o, int argc, char **argv) {
             text = i + 1 < argc ? argv[++i] : "";
         if (f == NULL || set_flag(f, text) != 0)
             return -1;
-        if (f->at == &worker && n_more + 1 < LINK_MORE_MAX)
+        if (f->at == &worker && n_more + 1 < DRIVER_MORE_MAX)
             o->more[n_more++] = worker;
     }
     o->null_engine = strcmp(engine, "null") == 0;
     return o->null_engine || strcmp(engine, "cpu") == 0 ? 0 : -1;
 }
 
-struct link_config bench_worker(const struct bench_options *o) {
-    struct link_config c = {.program = o->program,
+struct driver_config bench_worker(const struct bench_options *o) {
+    struct driver_config c = {.program = o->program,
                             .model = o->model,
                             .null_engine = o->null_engine,
                             .worker_core = o->worker_core,

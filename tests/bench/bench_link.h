@@ -21,7 +21,7 @@ struct bench_options {
     uint32_t batch_in, batch_out; /* means; lengths are 0.5 to 1.5 of them */
     double rate, target, seconds, warm_s, away_s, copy_gbps;
     int worker_core, driver_core;
-    const char *more[LINK_MORE_MAX];
+    const char *more[DRIVER_MORE_MAX];
 };
 
 /* Where a subcommand says its verdicts; JSON rows are collected in `json`. */
@@ -58,8 +58,8 @@ struct arm {
     double warm_s, seconds; /* batch alone before the start; least length */
     uint64_t seed;          /* of its ids: fresh in each arm */
     /* what came */
-    struct link_request *rt;
-    struct link_request **batch;
+    struct driver_request *rt;
+    struct driver_request **batch;
     uint32_t n_batch, cap_batch, live_batch, rt_left, shortest;
     double wall_s, cpu_s, late_p99_s;
     double busy;                          /* device time / uptime, from STATUS */
@@ -68,14 +68,14 @@ struct arm {
     struct msg_account accounts[2][CLASSES_MAX];
 };
 int arm_run(struct arm *a, struct err *e);
-void arm_free(struct arm *a); /* after link_close: the driver knows its requests */
+void arm_free(struct arm *a); /* after driver_close: the driver knows its requests */
 double arm_batch_rate(const struct arm *a, bool prompts); /* ids/s; with prompt positions */
 double arm_tax(const struct arm *a); /* (positions computed - useful) / useful, all classes */
 
 /* The same request on a worker that runs nothing else: 1 = identical, 0 = differs, -1 = error. */
-int alone_compare(struct link_driver *d, const struct link_request *r, struct err *e);
+int alone_compare(struct link_driver *d, const struct driver_request *r, struct err *e);
 
-struct link_config bench_worker(const struct bench_options *o);
+struct driver_config bench_worker(const struct bench_options *o);
 double bench_quantile(const double *sorted, size_t n, double q);
 void bench_sort(double *v, size_t n);
 

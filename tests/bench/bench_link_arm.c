@@ -32,25 +32,25 @@ static uint32_t spread(const struct arm *a, uint32_t mean, uint64_t i) {
     return (low > 0 ? low : 1) + (uint32_t)(rand_at(a->seed, i) % (width + 1));
 }
 
-static struct link_request *new_batch(struct arm *a) {
+static struct driver_request *new_batch(struct arm *a) {
     uint64_t i = a->n_batch;
     if (a->n_batch == a->cap_batch) {
         uint32_t cap = a->cap_batch == 0 ? 256 : a->cap_batch * 2;
-        struct link_request **p = mem_realloc(a->batch, cap * sizeof(*p));
+        struct driver_request **p = mem_realloc(a->batch, cap * sizeof(*p));
         if (p == NULL)
             return NULL;
         a->batch = p;
         a->cap_batch = cap;
     }
-    struct link_request *r = mem_zalloc(sizeof(*r));
+    struct driver_request *r = mem_zalloc(sizeof(*r));
     if (r == NULL
-        || link_request_init(r, CLASS_BATCH, a->seed ^ 0xba7c4u, i,
+        || driver_request_init(r, CLASS_BATCH, a->seed ^ 0xba7c4u, i,
                              spread(a, a->batch_in, 2 * i), spread(a, a->batch_out, 2 * i + 1),
                              a->d->hello.n_vocab)
                != 0
-        || (a->open_ended && link_request_open_ended(r) != 0)) {
+        || (a->open_ended && driver_request_open_ended(r) != 0)) {
         if (r != NULL)
-            link_request_deinit(r);
+            driver_request_deinit(r);
         mem_free(r);
         return NULL;
     }
@@ -58,7 +58,7 @@ static struct link_request *new_batch(struct arm *a) {
     return r;
 }
 
-static void ended(void *ctx, struct link_request *r) {
+static void ended(void *ctx, struct driver_request *r) {
     struct arm *a = ctx;
     if (r->cls == CLASS_REALTIME)
         a->rt_left--;
@@ -70,15 +70,15 @@ static int top_up(struct arm *a, struct err *e) {
     if (a->live_batch < a->shortest)
         a->shortest = a->live_batch;
     while (a->live_batch < a->keep) {
-        struct link_request *r = new_batch(a);
+        struct driver_request *r = new_batch(a);
         if (r == NULL)
             return err_set(e, ERR_NO_MEMORY, "no memory for batch sequences");
-        int rc = link_submit(a->d, r);
+        int rc = driver_submit(a->d, r);
         if (rc < 0)
             return err_set(e, ERR_WORKER_LOST, "the session ended");
         if (rc > 0) { /* full: the next turn */
             a->n_batch--;
-            link_request_deinit(r);
+            driver_request_deinit(r);
             mem_free(r);
             break;
         }
@@ -90,7 +90,7 @@ static int top_up(struct arm *a, struct err *e) {
 static void count(struct arm *a, uint64_t *ids, uint64_t *long_preempted) {
     *ids = *long_preempted = 0;
     for (uint32_t i = 0; i < a->n_batch; i++) {
-        const struct link_request *r = a->batch[i];
+        const struct driver_request *r = a->batch[i];
         *ids += r->n - r->n_prompt;
         *long_preempted += r->n >= LONG_IDS ? r->preemptions : 0;
     }
@@ -104,13 +104,13 @@ static void snapshot(struct arm *a, int end) {
 /* Submits what is due; returns when the next one is. */
 static uint64_t submit_due(struct arm *a, uint64_t t0, uint32_t *next, struct err *e, int *rc) {
     while (*rc == 0 && a->list != NULL && *next < a->list->n) {
-        struct link_request *r = &a->rt[*next];
+        struct driver_request *r = &a->rt[*next];
         r->due_ns = t0 + a->list->v[*next].at_ns;
-        if (link_clock_ns() < r->due_ns)
+        if (driver_clock_ns() < r->due_ns)
             return r->due_ns;
-        int sent = link_submit(a->d, r);
+        int sent = driver_submit(a->d, r);
         if (sent > 0)
-            return link_clock_ns() + 1000000;
+            return driver_clock_ns() + 1000000;
         if (sent < 0)
             *rc = err_set(e, ERR_WORKER_LOST, "the session ended");
         (*next)++;
@@ -126,7 +126,7 @@ static int make_rt(struct arm *a, struct err *e) {
     uint32_t n = a->list != NULL ? a->list->n : 0;
     a->rt = mem_array(n, sizeof(*a->rt));
     for (uint32_t i = 0; a->rt != NULL && i < n; i++)
-        if (link_request_init(&a->rt[i], CLASS_REALTIME, a->seed, i, a->list->v[i].n_in,
+        if (driver_request_init(&a->rt[i], CLASS_REALTIME, a->seed, i, a->list->v[i].n_in,
                               a->list->v[i].n_out, a->d->hello.n_vocab)
             != 0)
             return err_set(e, ERR_NO_MEMORY, "no memory for real-time requests");
@@ -135,8 +135,8 @@ static int make_rt(struct arm *a, struct err *e) {
 }
 
 static int hold_until(struct arm *a, uint64_t until, struct err *e) {
-    while (link_clock_ns() < until)
-        if (top_up(a, e) != 0 || link_turn(a->d, until, e) != 0)
+    while (driver_clock_ns() < until)
+        if (top_up(a, e) != 0 || driver_turn(a->d, until, e) != 0)
             return -1;
     return 0;
 }
@@ -155,19 +155,19 @@ static void lateness(struct arm *a) {
 
 /* Everything is taken back, so that the next arm begins with an idle worker. */
 static int clear(struct arm *a, struct err *e) {
-    uint64_t quiet, by = link_clock_ns() + 10 * BENCH_NS;
+    uint64_t quiet, by = driver_clock_ns() + 10 * BENCH_NS;
     a->d->ended = NULL;
     for (uint32_t i = 0; i < a->n_batch; i++)
-        if (a->batch[i]->state == LINK_SENT || a->batch[i]->state == LINK_RETRY) {
-            link_cancel(a->d, a->batch[i]);
-            if (i % 64 == 63 && link_turn(a->d, 0, e) != 0)
+        if (a->batch[i]->state == DRIVER_SENT || a->batch[i]->state == DRIVER_RETRY) {
+            driver_cancel(a->d, a->batch[i]);
+            if (i % 64 == 63 && driver_turn(a->d, 0, e) != 0)
                 return -1;
         }
     quiet = a->d->n_status + 2;
     while (a->d->n_status < quiet || a->d->status.active[1] + a->d->status.waiting[1] != 0) {
-        if (link_clock_ns() >= by)
+        if (driver_clock_ns() >= by)
             return err_set(e, ERR_TIMEOUT, "the worker does not become idle");
-        if (link_turn(a->d, link_clock_ns() + BENCH_NS, e) != 0)
+        if (driver_turn(a->d, driver_clock_ns() + BENCH_NS, e) != 0)
             return -1;
     }
     return 0;
@@ -177,14 +177,14 @@ static int play(struct arm *a, uint64_t t0, struct err *e) {
     uint64_t least = t0 + (uint64_t)(a->seconds * 1e9);
     uint32_t next = 0;
     int rc = 0;
-    while (rc == 0 && (a->rt_left > 0 || link_clock_ns() < least)) {
+    while (rc == 0 && (a->rt_left > 0 || driver_clock_ns() < least)) {
         uint64_t at = submit_due(a, t0, &next, e, &rc);
         if (rc == 0)
             rc = top_up(a, e);
+        uint64_t now = driver_clock_ns();
+        at = earlier(at, least > now ? least : now + BENCH_NS);
         if (rc == 0)
-            rc = link_turn(a->d, earlier(at, earlier(least > link_clock_ns() ? least : UINT64_MAX,
-                                                     link_clock_ns() + BENCH_NS)),
-                           e);
+            rc = driver_turn(a->d, at, e);
     }
     return rc;
 }
@@ -194,17 +194,17 @@ int arm_run(struct arm *a, struct err *e) {
     a->d->ended = ended;
     a->d->ctx = a;
     if (make_rt(a, e) != 0 || top_up(a, e) != 0
-        || hold_until(a, link_clock_ns() + (uint64_t)(a->warm_s * 1e9), e) != 0)
+        || hold_until(a, driver_clock_ns() + (uint64_t)(a->warm_s * 1e9), e) != 0)
         return -1;
     a->shortest = a->keep;
     snapshot(a, 0);
     count(a, &ids[0], &preempted[0]);
-    double cpu = link_cpu_s(a->d);
-    uint64_t t0 = link_clock_ns();
+    double cpu = driver_cpu_s(a->d);
+    uint64_t t0 = driver_clock_ns();
     if (play(a, t0, e) != 0)
         return -1;
-    a->wall_s = (double)(link_clock_ns() - t0) * 1e-9;
-    a->cpu_s = link_cpu_s(a->d) - cpu;
+    a->wall_s = (double)(driver_clock_ns() - t0) * 1e-9;
+    a->cpu_s = driver_cpu_s(a->d) - cpu;
     count(a, &ids[1], &preempted[1]);
     a->batch_ids = ids[1] - ids[0];
     a->preempted_long = preempted[1] - preempted[0];
@@ -217,9 +217,9 @@ int arm_run(struct arm *a, struct err *e) {
 
 void arm_free(struct arm *a) {
     for (uint32_t i = 0; a->rt != NULL && a->list != NULL && i < a->list->n; i++)
-        link_request_deinit(&a->rt[i]);
+        driver_request_deinit(&a->rt[i]);
     for (uint32_t i = 0; i < a->n_batch; i++) {
-        link_request_deinit(a->batch[i]);
+        driver_request_deinit(a->batch[i]);
         mem_free(a->batch[i]);
     }
     mem_free(a->rt);
@@ -247,23 +247,23 @@ double arm_tax(const struct arm *a) {
     return useful > 0 ? (double)waste / (double)useful : 0;
 }
 
-int alone_compare(struct link_driver *d, const struct link_request *r, struct err *e) {
-    struct link_request own = {0};
+int alone_compare(struct link_driver *d, const struct driver_request *r, struct err *e) {
+    struct driver_request own = {0};
     uint32_t n_out = r->n - r->n_prompt;
     if (n_out == 0)
         return 1;
-    if (link_request_init(&own, r->cls, 0, 0, r->n_prompt, n_out, d->hello.n_vocab) != 0)
+    if (driver_request_init(&own, r->cls, 0, 0, r->n_prompt, n_out, d->hello.n_vocab) != 0)
         return err_set(e, ERR_NO_MEMORY, "no memory for a comparison");
     memcpy(own.ids, r->ids, r->n_prompt * sizeof(*r->ids));
     own.temperature = r->temperature;
     own.seed = r->seed;
     d->ended = NULL;
-    int rc = link_submit(d, &own) == 0 ? 0 : err_set(e, ERR_WORKER_LOST, "the session ended");
-    while (rc == 0 && own.state != LINK_DONE)
-        rc = link_turn(d, link_clock_ns() + BENCH_NS, e);
+    int rc = driver_submit(d, &own) == 0 ? 0 : err_set(e, ERR_WORKER_LOST, "the session ended");
+    while (rc == 0 && own.state != DRIVER_DONE)
+        rc = driver_turn(d, driver_clock_ns() + BENCH_NS, e);
     if (rc == 0)
-        rc = link_request_answered(&own) && memcmp(own.ids, r->ids, r->n * sizeof(*r->ids)) == 0;
+        rc = driver_request_answered(&own) && memcmp(own.ids, r->ids, r->n * sizeof(*r->ids)) == 0;
     d->by_counter[own.sub.counter - 1] = NULL;
-    link_request_deinit(&own);
+    driver_request_deinit(&own);
     return rc;
 }

@@ -4,7 +4,7 @@
  * The pool holds what the seats' sequences fill at their ends. Against it: the same number of batch
  * sequences running, the same real-time list, a pool and spare seats so large that nobody is ever
  * preempted (its STATUS must say so); measured before and after all levels. Where an answer ends
- * is known to nobody before (link_request_open_ended). Work is batch positions computed for the
+ * is known to nobody before (driver_request_open_ended). Work is batch positions computed for the
  * first time and ids accepted. Variants: without a host tier (recompute only), with it, and with
  * its copies throttled; the last two only where the worker knows the flags. */
 #include "tests/bench/bench_link.h"
@@ -62,15 +62,15 @@ static int make_waves(struct collapse *c, struct err *e) {
     return 0;
 }
 
-static void more_flag(struct link_config *w, const char *flag) {
+static void more_flag(struct driver_config *w, const char *flag) {
     int n = 0;
-    while (n + 1 < LINK_MORE_MAX && w->more[n] != NULL)
+    while (n + 1 < DRIVER_MORE_MAX && w->more[n] != NULL)
         n++;
-    if (n + 1 < LINK_MORE_MAX)
+    if (n + 1 < DRIVER_MORE_MAX)
         w->more[n] = flag;
 }
 
-static int run_level(struct collapse *c, const struct link_config *w, uint32_t keep,
+static int run_level(struct collapse *c, const struct driver_config *w, uint32_t keep,
                      struct arm *a, struct err *e) {
     static struct link_driver d;
     *a = (struct arm){.d = &d,
@@ -82,13 +82,13 @@ static int run_level(struct collapse *c, const struct link_config *w, uint32_t k
                       .warm_s = c->o.warm_s,
                       .seconds = c->o.seconds,
                       .seed = c->o.seed};
-    int rc = link_open(&d, w, e);
+    int rc = driver_open(&d, w, e);
     if (rc == 0)
         rc = arm_run(a, e);
     uint32_t unanswered = 0;
     for (uint32_t i = 0; rc == 0 && i < c->waves.n; i++)
-        unanswered += !link_request_answered(&a->rt[i]);
-    link_close(&d);
+        unanswered += !driver_request_answered(&a->rt[i]);
+    driver_close(&d);
     arm_free(a); /* its figures stay */
     return rc == 0 && unanswered > 0
                ? err_set(e, ERR_INTERNAL, "%u real-time requests unanswered", unanswered)
@@ -100,7 +100,7 @@ static uint64_t preemptions(const struct arm *a) {
 }
 
 static int baseline(struct collapse *c, double *rate, struct err *e) {
-    struct link_config w = bench_worker(&c->o);
+    struct driver_config w = bench_worker(&c->o);
     struct arm a;
     w.seats = c->o.seats + c->wave + 1;
     w.kv_tokens = w.seats * (3 * (c->o.batch_in + c->o.batch_out) / 2 + 32 + WAVE_IN);
@@ -119,7 +119,7 @@ struct level {
 };
 
 static int one_variant(struct collapse *c, int variant, struct level *out, struct err *e) {
-    struct link_config w = bench_worker(&c->o);
+    struct driver_config w = bench_worker(&c->o);
     uint32_t most = 4 * c->o.seats + 16 - c->wave - 2; /* slots, less the wave's */
     if (variant != RECOMPUTE)
         more_flag(&w, c->host_flag);
@@ -163,10 +163,10 @@ static void judge_variant(struct collapse *c, int variant, const struct level *l
 static void find_flags(struct collapse *c) {
     static const char *const host[] = {"kv-host-tokens", "host-tokens", "kv-host"};
     for (int i = 0; !c->host && i < 3; i++) {
-        c->host = link_worker_knows(c->o.program, host[i]);
+        c->host = driver_worker_knows(c->o.program, host[i]);
         snprintf(c->host_flag, sizeof(c->host_flag), "--%s=%u", host[i], c->o.kv_tokens * 8);
     }
-    c->throttle = c->host && link_worker_knows(c->o.program, "copy-gbps");
+    c->throttle = c->host && driver_worker_knows(c->o.program, "copy-gbps");
     snprintf(c->copy_flag, sizeof(c->copy_flag), "--copy-gbps=%g",
              c->o.copy_gbps > 0 ? c->o.copy_gbps : 0.02);
     if (!c->throttle)

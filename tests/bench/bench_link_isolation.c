@@ -163,7 +163,7 @@ static void validity(struct isolation *s) {
     double all = 0, handed = (double)s->d.handed_back;
     for (int k = A1; k <= A2; k++)
         for (uint32_t i = 0; i < s->list.n; i++)
-            all += !link_request_answered(&s->arms[k].rt[i]);
+            all += !driver_request_answered(&s->arms[k].rt[i]);
     bench_figure(s->r, "realtime_unanswered", all);
     bench_figure(s->r, "handed_back", handed);
     bench_figure(s->r, "ids_changed", (double)s->d.changed);
@@ -208,13 +208,13 @@ static int compare_some(struct isolation *s, struct link_driver *fresh, const st
 /* On a fresh worker with room for everything and one sequence at a time. */
 static int exactness(struct isolation *s, struct err *e) {
     static struct link_driver fresh;
-    struct link_config c = bench_worker(&s->o);
+    struct driver_config c = bench_worker(&s->o);
     uint32_t same[2] = {0}, n[2] = {0};
     c.kv_tokens = 16384;
-    int rc = link_open(&fresh, &c, e);
+    int rc = driver_open(&fresh, &c, e);
     for (int k = M1; rc == 0 && k <= M2; k++)
         rc = compare_some(s, &fresh, &s->arms[k], same, n, e);
-    link_close(&fresh);
+    driver_close(&fresh);
     if (rc != 0)
         return -1;
     bench_figure(s->r, "realtime_compared", n[0]);
@@ -226,18 +226,18 @@ static int exactness(struct isolation *s, struct err *e) {
 
 /* An idle worker takes at most 2 %. */
 static int idle(struct isolation *s, struct err *e) {
-    double cpu = link_cpu_s(&s->d), seconds = s->o.quick ? 2 : 10;
-    uint64_t until = link_clock_ns() + (uint64_t)(seconds * 1e9);
-    while (link_clock_ns() < until)
-        if (link_turn(&s->d, until, e) != 0)
+    double cpu = driver_cpu_s(&s->d), seconds = s->o.quick ? 2 : 10;
+    uint64_t until = driver_clock_ns() + (uint64_t)(seconds * 1e9);
+    while (driver_clock_ns() < until)
+        if (driver_turn(&s->d, until, e) != 0)
             return -1;
-    bench_verdict(s->r, "idle_worker_busy", (link_cpu_s(&s->d) - cpu) / seconds, 0.02, true);
+    bench_verdict(s->r, "idle_worker_busy", (driver_cpu_s(&s->d) - cpu) / seconds, 0.02, true);
     return 0;
 }
 
 static int measure(struct isolation *s, struct err *e) {
-    struct link_config c = bench_worker(&s->o);
-    if (link_open(&s->d, &c, e) != 0 || idle(s, e) != 0 || calibrate(s, e) != 0)
+    struct driver_config c = bench_worker(&s->o);
+    if (driver_open(&s->d, &c, e) != 0 || idle(s, e) != 0 || calibrate(s, e) != 0)
         return -1;
     bench_figure(s->r, "rate_per_s", s->rate);
     bench_figure(s->r, "kv_tokens", s->o.kv_tokens);
@@ -263,7 +263,7 @@ int bench_isolation(const struct bench_options *o, struct bench_report *r, struc
         validity(s);
         counts(s);
     }
-    link_close(&s->d);
+    driver_close(&s->d);
     if (rc == 0)
         rc = exactness(s, e);
     for (int k = 0; k < ARMS; k++)

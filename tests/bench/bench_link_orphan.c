@@ -10,12 +10,12 @@ struct orphan {
     struct bench_options o;
     struct bench_report *r;
     struct link_driver d;
-    struct link_request *all;
+    struct driver_request *all;
     uint32_t n, left;
     uint64_t ids;
 };
 
-static void ended(void *ctx, struct link_request *r) {
+static void ended(void *ctx, struct driver_request *r) {
     (void)r;
     ((struct orphan *)ctx)->left--;
 }
@@ -32,7 +32,7 @@ static int make(struct orphan *s, uint64_t seed, struct err *e) {
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t n_in = 8 + (uint32_t)(rand_at(seed, 2 * i) % s->o.batch_in);
         uint32_t n_out = 8 + (uint32_t)(rand_at(seed, 2 * i + 1) % s->o.batch_out);
-        if (link_request_init(&s->all[i], CLASS_BATCH, seed, i, n_in, n_out, s->d.hello.n_vocab)
+        if (driver_request_init(&s->all[i], CLASS_BATCH, seed, i, n_in, n_out, s->d.hello.n_vocab)
             != 0)
             return err_set(e, ERR_NO_MEMORY, "no memory");
         s->ids += n_out;
@@ -43,25 +43,25 @@ static int make(struct orphan *s, uint64_t seed, struct err *e) {
 
 static int follow(struct orphan *s, uint64_t until_ids, struct err *e) {
     while (s->left > 0 && have(s) < until_ids)
-        if (link_turn(&s->d, link_clock_ns() + BENCH_NS, e) != 0)
+        if (driver_turn(&s->d, driver_clock_ns() + BENCH_NS, e) != 0)
             return -1;
     return 0;
 }
 
 static int stay_away(struct orphan *s, uint64_t incarnation, struct err *e) {
-    uint64_t until = link_clock_ns() + (uint64_t)(s->o.away_s * 1e9);
-    link_cut(&s->d);
-    while (link_clock_ns() < until)
-        if (link_turn(&s->d, until, e) != 0)
+    uint64_t until = driver_clock_ns() + (uint64_t)(s->o.away_s * 1e9);
+    driver_cut(&s->d);
+    while (driver_clock_ns() < until)
+        if (driver_turn(&s->d, until, e) != 0)
             return -1;
-    return link_back(&s->d, incarnation, e);
+    return driver_back(&s->d, incarnation, e);
 }
 
 static int play(struct orphan *s, uint64_t incarnation, struct err *e) {
     s->d.ended = ended;
     s->d.ctx = s;
     for (uint32_t i = 0; i < s->n; i++)
-        if (link_submit(&s->d, &s->all[i]) != 0)
+        if (driver_submit(&s->d, &s->all[i]) != 0)
             return err_set(e, ERR_WORKER_LOST, "a sequence could not be submitted");
     if (follow(s, s->ids / 2, e) != 0)
         return -1;
@@ -77,12 +77,12 @@ static int play(struct orphan *s, uint64_t incarnation, struct err *e) {
 static int judge(struct orphan *s, const struct msg_account *before, struct err *e) {
     const struct msg_account *a = &s->d.accounts[CLASS_BATCH];
     struct link_driver fresh;
-    struct link_config c = bench_worker(&s->o);
+    struct driver_config c = bench_worker(&s->o);
     uint64_t prompts = 0, answered = 0;
     uint32_t same = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         prompts += s->all[i].n_prompt;
-        answered += link_request_answered(&s->all[i]);
+        answered += driver_request_answered(&s->all[i]);
     }
     bench_verdict(s->r, "answered_share", (double)answered / s->n, 1, false);
     bench_verdict(s->r, "submitted_again", (double)s->d.resubmitted, 0, true);
@@ -93,12 +93,12 @@ static int judge(struct orphan *s, const struct msg_account *before, struct err 
     bench_verdict(s->r, "recomputed_positions",
                   (double)(a->recomputed + a->dropped - before->recomputed - before->dropped), 0,
                   true);
-    int rc = link_open(&fresh, &c, e);
+    int rc = driver_open(&fresh, &c, e);
     for (uint32_t i = 0; rc >= 0 && i < s->n; i++) {
         rc = alone_compare(&fresh, &s->all[i], e);
         same += rc > 0;
     }
-    link_close(&fresh);
+    driver_close(&fresh);
     if (rc >= 0)
         bench_verdict(s->r, "identical_share", (double)same / s->n, 1, false);
     return rc < 0 ? -1 : 0;
@@ -106,9 +106,9 @@ static int judge(struct orphan *s, const struct msg_account *before, struct err 
 
 /* Each round has a worker of its own, so that the counters are its alone. */
 static int one_round(struct orphan *s, bool new_process, struct err *e) {
-    struct link_config c = bench_worker(&s->o);
+    struct driver_config c = bench_worker(&s->o);
     struct msg_account before = {0};
-    int rc = link_open(&s->d, &c, e);
+    int rc = driver_open(&s->d, &c, e);
     bench_figure(s->r, "another_process", new_process);
     if (rc == 0)
         rc = make(s, rand_at(s->o.seed, new_process), e);
@@ -116,9 +116,9 @@ static int one_round(struct orphan *s, bool new_process, struct err *e) {
         rc = play(s, s->d.incarnation + new_process, e);
     if (rc == 0)
         rc = judge(s, &before, e);
-    link_close(&s->d);
+    driver_close(&s->d);
     for (uint32_t i = 0; i < s->n; i++)
-        link_request_deinit(&s->all[i]);
+        driver_request_deinit(&s->all[i]);
     return rc;
 }
 

@@ -30,9 +30,9 @@ double bench_quantile(const double *v, size_t n, double q) {
 }
 
 /* Waits of one request, ns to s; one that was not answered waits for ever, once. */
-static size_t waits(const struct link_request *r, enum bench_what what, double *out) {
+static size_t waits(const struct driver_request *r, enum bench_what what, double *out) {
     size_t n = 0;
-    if (!link_request_answered(r)) {
+    if (!driver_request_answered(r)) {
         out[0] = INFINITY;
         return 1;
     }

@@ -26,13 +26,13 @@ struct yield {
     struct bench_report *r;
     struct link_driver d;
     bool decode; /* (b) */
-    struct link_request *tries, *batch;
+    struct driver_request *tries, *batch;
     uint32_t n_tries, n_batch, live_batch, cap_batch;
     bool answered;
     char log[4300];
 };
 
-static void ended(void *ctx, struct link_request *r) {
+static void ended(void *ctx, struct driver_request *r) {
     struct yield *y = ctx;
     if (r->cls == CLASS_REALTIME)
         y->answered = true;
@@ -44,14 +44,14 @@ static void ended(void *ctx, struct link_request *r) {
 static int top_up(struct yield *y, struct err *e) {
     uint32_t keep = y->decode ? 16 : 6;
     while (y->live_batch < keep && y->n_batch < y->cap_batch) {
-        struct link_request *r = &y->batch[y->n_batch];
+        struct driver_request *r = &y->batch[y->n_batch];
         uint32_t n_in = y->decode ? y->o.context + 8 : 2048;
-        if (link_request_init(r, CLASS_BATCH, y->o.seed ^ 0xba7u, y->n_batch, n_in,
+        if (driver_request_init(r, CLASS_BATCH, y->o.seed ^ 0xba7u, y->n_batch, n_in,
                               y->decode ? 4000 : 1, y->d.hello.n_vocab)
             != 0)
             return err_set(e, ERR_NO_MEMORY, "no memory");
         y->n_batch++;
-        int rc = link_submit(&y->d, r);
+        int rc = driver_submit(&y->d, r);
         if (rc != 0)
             return err_set(e, ERR_WORKER_LOST, "a batch sequence could not be sent");
         y->live_batch++;
@@ -67,27 +67,27 @@ static bool decoding(const struct yield *y) {
 }
 
 static int wait_until(struct yield *y, uint64_t until, struct err *e) {
-    while (link_clock_ns() < until)
-        if (top_up(y, e) != 0 || link_turn(&y->d, until, e) != 0)
+    while (driver_clock_ns() < until)
+        if (top_up(y, e) != 0 || driver_turn(&y->d, until, e) != 0)
             return -1;
     return 0;
 }
 
 static int one_try(struct yield *y, uint64_t step_ns, struct err *e) {
     uint32_t i = y->n_tries;
-    struct link_request *r = &y->tries[i];
+    struct driver_request *r = &y->tries[i];
     uint64_t pause = rand_at(y->o.seed ^ 0x9a05eu, i) % (step_ns + step_ns / 4) + 2000000;
-    if (link_request_init(r, CLASS_REALTIME, y->o.seed, i,
+    if (driver_request_init(r, CLASS_REALTIME, y->o.seed, i,
                           16 + (uint32_t)(rand_at(y->o.seed, i) % 17), 1, y->d.hello.n_vocab)
             != 0
-        || wait_until(y, link_clock_ns() + pause, e) != 0)
+        || wait_until(y, driver_clock_ns() + pause, e) != 0)
         return -1;
     y->answered = false;
     y->n_tries++;
-    if (link_submit(&y->d, r) != 0)
+    if (driver_submit(&y->d, r) != 0)
         return err_set(e, ERR_WORKER_LOST, "a request could not be sent");
     while (!y->answered)
-        if (top_up(y, e) != 0 || link_turn(&y->d, link_clock_ns() + BENCH_NS, e) != 0)
+        if (top_up(y, e) != 0 || driver_turn(&y->d, driver_clock_ns() + BENCH_NS, e) != 0)
             return -1;
     return 0;
 }
@@ -95,7 +95,7 @@ static int one_try(struct yield *y, uint64_t step_ns, struct err *e) {
 /* The mean step of what runs now, from STATUS; tries are spread over it. */
 static int step_length(struct yield *y, uint64_t *ns, struct err *e) {
     struct msg_status a = y->d.status;
-    if (wait_until(y, link_clock_ns() + 3 * BENCH_NS, e) != 0)
+    if (wait_until(y, driver_clock_ns() + 3 * BENCH_NS, e) != 0)
         return -1;
     uint64_t steps = y->d.status.steps - a.steps;
     *ns = steps > 0 ? (y->d.status.step_ns - a.step_ns) / steps : 200000000;
@@ -103,27 +103,27 @@ static int step_length(struct yield *y, uint64_t *ns, struct err *e) {
 }
 
 static int drive(struct yield *y, struct err *e) {
-    uint64_t step_ns, give_up = link_clock_ns() + 900 * BENCH_NS;
+    uint64_t step_ns, give_up = driver_clock_ns() + 900 * BENCH_NS;
     uint32_t most = y->o.tries + y->o.tries / 2; /* some do not count */
     y->d.ended = ended;
     y->d.ctx = y;
     if (top_up(y, e) != 0)
         return -1;
     while (y->decode && !decoding(y)) {
-        if (link_clock_ns() > give_up)
+        if (driver_clock_ns() > give_up)
             return err_set(e, ERR_TIMEOUT, "the batch does not get to decode");
-        if (link_turn(&y->d, link_clock_ns() + BENCH_NS, e) != 0)
+        if (driver_turn(&y->d, driver_clock_ns() + BENCH_NS, e) != 0)
             return -1;
     }
     if (step_length(y, &step_ns, e) != 0)
         return -1;
-    while (y->n_tries < most && link_clock_ns() < give_up)
+    while (y->n_tries < most && driver_clock_ns() < give_up)
         if ((y->decode && y->live_batch < 16) || one_try(y, step_ns, e) != 0)
             break;
     return y->n_tries > 0 ? 0 : -1;
 }
 
-static const struct link_request *try_of(const struct yield *y, const struct log_arrival *a) {
+static const struct driver_request *try_of(const struct yield *y, const struct log_arrival *a) {
     for (uint32_t i = 0; i < y->n_tries; i++)
         if (y->tries[i].sub.counter == a->counter && y->tries[i].sub.incarnation == a->incarnation)
             return &y->tries[i];
@@ -158,7 +158,7 @@ struct yield_waits { /* one value a counted try */
 
 static void judge_one(const struct yield *y, const struct link_log *l, const struct log_arrival *a,
                       struct yield_waits *w) {
-    const struct link_request *t = try_of(y, a);
+    const struct driver_request *t = try_of(y, a);
     if (t == NULL || a->step == 0)
         return;
     if (a->beside == 0) {
@@ -210,7 +210,7 @@ static int judge(struct yield *y, struct err *e) {
 }
 
 static int one_kind(struct yield *y, struct err *e) {
-    struct link_config c = bench_worker(&y->o);
+    struct driver_config c = bench_worker(&y->o);
     uint32_t context = y->o.context + 8;
     c.event_log = y->log;
     c.prefill_chunk = y->o.prefill_chunk != 0 ? y->o.prefill_chunk : y->decode ? 256 : 512;
@@ -223,20 +223,20 @@ static int one_kind(struct yield *y, struct err *e) {
     y->batch = mem_array(y->cap_batch, sizeof(*y->batch));
     int rc = y->tries != NULL && y->batch != NULL ? 0 : err_set(e, ERR_NO_MEMORY, "no memory");
     if (rc == 0)
-        rc = link_open(&y->d, &c, e);
+        rc = driver_open(&y->d, &c, e);
     if (rc == 0)
         rc = drive(y, e);
     for (uint32_t i = 0; rc == 0 && i < y->n_batch; i++)
-        link_cancel(&y->d, &y->batch[i]);
-    link_close(&y->d); /* the log is whole after this */
+        driver_cancel(&y->d, &y->batch[i]);
+    driver_close(&y->d); /* the log is whole after this */
     if (rc == 0)
         rc = judge(y, e);
     if (y->o.log == NULL)
         unlink(y->log);
     for (uint32_t i = 0; y->tries != NULL && i < y->n_tries; i++)
-        link_request_deinit(&y->tries[i]);
+        driver_request_deinit(&y->tries[i]);
     for (uint32_t i = 0; y->batch != NULL && i < y->n_batch; i++)
-        link_request_deinit(&y->batch[i]);
+        driver_request_deinit(&y->batch[i]);
     mem_free(y->tries);
     mem_free(y->batch);
     return rc;

@@ -22,7 +22,7 @@
 #define SILENCE_NS (10000 * MS)
 #define READY_NS (120000 * MS) /* a model is loaded meanwhile */
 
-uint64_t link_clock_ns(void) {
+uint64_t driver_clock_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
@@ -30,10 +30,10 @@ uint64_t link_clock_ns(void) {
 
 /* ---- requests ---- */
 
-int link_request_init(struct link_request *r, uint8_t cls, uint64_t seed, uint64_t index,
+int driver_request_init(struct driver_request *r, uint8_t cls, uint64_t seed, uint64_t index,
                       uint32_t n_in, uint32_t n_out, uint32_t n_vocab) {
     uint32_t from = n_vocab > 2000 ? 1000 : 4; /* behind the control tokens */
-    *r = (struct link_request){.n_prompt = n_in,
+    *r = (struct driver_request){.n_prompt = n_in,
                                .n = n_in,
                                .max_total = n_in + n_out,
                                .cls = cls,
@@ -50,7 +50,7 @@ int link_request_init(struct link_request *r, uint8_t cls, uint64_t seed, uint64
     return 0;
 }
 
-int link_request_open_ended(struct link_request *r) {
+int driver_request_open_ended(struct driver_request *r) {
     uint32_t n_out = r->max_total - r->n_prompt;
     int32_t *ids = mem_realloc(r->ids, (r->n_prompt + 4 * n_out) * sizeof(*ids));
     r->ids = ids != NULL ? ids : r->ids;
@@ -63,16 +63,16 @@ int link_request_open_ended(struct link_request *r) {
     return 0;
 }
 
-void link_request_deinit(struct link_request *r) {
+void driver_request_deinit(struct driver_request *r) {
     mem_free(r->ids);
     mem_free(r->at_ns);
     r->ids = NULL;
     r->at_ns = NULL;
 }
 
-bool link_request_answered(const struct link_request *r) {
+bool driver_request_answered(const struct driver_request *r) {
     bool whole = r->finish == FINISH_LENGTH && r->n == r->max_total;
-    return r->state == LINK_DONE && (whole || (r->least != 0 && r->finish == FINISH_STOP_STRING));
+    return r->state == DRIVER_DONE && (whole || (r->least != 0 && r->finish == FINISH_STOP_STRING));
 }
 
 /* ---- the worker process ---- */
@@ -88,7 +88,7 @@ static void on_core(int core) {
 }
 
 static int make_flags(const struct link_driver *d, int life, char text[12][4400], char **argv) {
-    const struct link_config *c = &d->cfg;
+    const struct driver_config *c = &d->cfg;
     int n = 0, k = 0;
     argv[n++] = (char *)c->program;
 #define FLAG(...)                                                                                  \
@@ -109,7 +109,7 @@ static int make_flags(const struct link_driver *d, int life, char text[12][4400]
     if (c->event_log != NULL)
         FLAG("--event-log=%s", c->event_log);
 #undef FLAG
-    for (int i = 0; i < LINK_MORE_MAX && c->more[i] != NULL; i++)
+    for (int i = 0; i < DRIVER_MORE_MAX && c->more[i] != NULL; i++)
         argv[n++] = (char *)c->more[i];
     argv[n] = NULL;
     return n;
@@ -118,7 +118,7 @@ static int make_flags(const struct link_driver *d, int life, char text[12][4400]
 static int start_worker(struct link_driver *d, struct err *e) {
     int life[2];
     static char text[12][4400];
-    char *argv[16 + LINK_MORE_MAX];
+    char *argv[16 + DRIVER_MORE_MAX];
     if (pipe(life) != 0)
         return err_set(e, ERR_IO, "pipe: %s", strerror(errno));
     fcntl(life[1], F_SETFD, FD_CLOEXEC);
@@ -146,7 +146,7 @@ static void show_log(const struct link_driver *d) {
     free(text); /* the library's block */
 }
 
-bool link_worker_knows(const char *program, const char *flag) {
+bool driver_worker_knows(const char *program, const char *flag) {
     char command[4400], line[512], want[80];
     bool found = false;
     snprintf(command, sizeof(command), "'%s' --help", program);
@@ -161,7 +161,7 @@ bool link_worker_knows(const char *program, const char *flag) {
     return found;
 }
 
-double link_cpu_s(const struct link_driver *d) {
+double driver_cpu_s(const struct link_driver *d) {
     clockid_t id;
     struct timespec t;
     if (clock_getcpuclockid(d->pid, &id) != 0 || clock_gettime(id, &t) != 0)
@@ -178,7 +178,7 @@ static int say(struct link_driver *d, const struct msg *m) {
         return -1;
     int rc = transport_send(d->t, d->peer, d->out.p, d->out.len);
     if (rc == TRANSPORT_OK)
-        d->said_ns = link_clock_ns();
+        d->said_ns = driver_clock_ns();
     return rc == TRANSPORT_OK ? 0 : rc == TRANSPORT_FULL ? 1 : -1;
 }
 
@@ -186,10 +186,10 @@ static void say_sub(struct link_driver *d, enum msg_kind kind, struct sub_id sub
     say(d, &(struct msg){.kind = kind, .u.sub = {.sub = sub, .from = from}});
 }
 
-static int remember(struct link_driver *d, struct link_request *r) {
+static int remember(struct link_driver *d, struct driver_request *r) {
     if (d->counter >= d->cap) {
         size_t cap = d->cap == 0 ? 1024 : d->cap * 2;
-        struct link_request **p = mem_realloc(d->by_counter, cap * sizeof(*p));
+        struct driver_request **p = mem_realloc(d->by_counter, cap * sizeof(*p));
         if (p == NULL)
             return -1;
         d->by_counter = p;
@@ -204,7 +204,7 @@ static const struct msg_stop letters[] = {{"e", 1}, {"a", 1}, {"i", 1}, {"o", 1}
                                           {"r", 1}, {"t", 1}, {"s", 1}, {"u", 1}, {"l", 1},
                                           {"c", 1}, {"d", 1}, {"p", 1}, {"m", 1}, {" ", 1}};
 
-int link_submit(struct link_driver *d, struct link_request *r) {
+int driver_submit(struct link_driver *d, struct driver_request *r) {
     if (!d->live || remember(d, r) != 0)
         return -1;
     struct msg m = {.kind = MSG_SUBMIT};
@@ -229,7 +229,7 @@ int link_submit(struct link_driver *d, struct link_request *r) {
         m.u.submit.stops = (struct msg_stop *)letters; /* read only */
         m.u.submit.n_stops = sizeof(letters) / sizeof(letters[0]);
     }
-    uint64_t now = link_clock_ns();
+    uint64_t now = driver_clock_ns();
     int rc = say(d, &m);
     if (rc != 0) {
         d->by_counter[--d->counter] = NULL;
@@ -237,23 +237,23 @@ int link_submit(struct link_driver *d, struct link_request *r) {
     }
     if (r->sent_ns == 0)
         r->sent_ns = now;
-    r->state = LINK_SENT;
+    r->state = DRIVER_SENT;
     return 0;
 }
 
-void link_cancel(struct link_driver *d, struct link_request *r) {
-    if (r->state == LINK_SENT && d->live)
+void driver_cancel(struct link_driver *d, struct driver_request *r) {
+    if (r->state == DRIVER_SENT && d->live)
         say_sub(d, MSG_CANCEL, r->sub, 0);
-    r->state = LINK_DONE;
+    r->state = DRIVER_DONE;
     r->finish = FINISH_CANCELLED;
 }
 
 /* ---- hearing ---- */
 
-static struct link_request *find(struct link_driver *d, struct sub_id sub) {
+static struct driver_request *find(struct link_driver *d, struct sub_id sub) {
     if (sub.counter == 0 || sub.counter > d->counter)
         return NULL;
-    struct link_request *r = d->by_counter[sub.counter - 1];
+    struct driver_request *r = d->by_counter[sub.counter - 1];
     return r != NULL && sub_id_equal(r->sub, sub) ? r : NULL;
 }
 
@@ -273,22 +273,22 @@ static void on_sync(struct link_driver *d, const struct msg_sync *s) {
     d->live = true;
     d->syncs++;
     for (uint32_t i = 0; first && i < d->counter; i++)
-        if (d->by_counter[i] != NULL && d->by_counter[i]->state == LINK_SENT)
-            d->by_counter[i]->state = LINK_RETRY;
+        if (d->by_counter[i] != NULL && d->by_counter[i]->state == DRIVER_SENT)
+            d->by_counter[i]->state = DRIVER_RETRY;
     for (uint32_t k = 0; k < s->n; k++) {
-        struct link_request *r = find(d, s->entries[k].sub);
+        struct driver_request *r = find(d, s->entries[k].sub);
         if (first)
             d->sync_entries++;
-        if (r != NULL && r->state == LINK_RETRY)
-            r->state = LINK_SENT;
-        if (r != NULL && r->state == LINK_SENT)
+        if (r != NULL && r->state == DRIVER_RETRY)
+            r->state = DRIVER_SENT;
+        if (r != NULL && r->state == DRIVER_SENT)
             say_sub(d, MSG_GAP, r->sub, r->n);
         else
             say_sub(d, r != NULL && r->finish != FINISH_CANCELLED ? MSG_ACK : MSG_CANCEL,
                     s->entries[k].sub, 0);
     }
     for (uint32_t i = 0; first && i < d->counter; i++)
-        if (d->by_counter[i] != NULL && d->by_counter[i]->state == LINK_RETRY) {
+        if (d->by_counter[i] != NULL && d->by_counter[i]->state == DRIVER_RETRY) {
             d->retries = true;
             d->resubmitted++;
         }
@@ -300,25 +300,25 @@ static void retry(struct link_driver *d) {
         return;
     d->retries = false;
     for (uint64_t i = 0; i < n; i++) {
-        struct link_request *r = d->by_counter[i];
-        if (r == NULL || r->state != LINK_RETRY || r->sub.counter != i + 1)
+        struct driver_request *r = d->by_counter[i];
+        if (r == NULL || r->state != DRIVER_RETRY || r->sub.counter != i + 1)
             continue;
-        if (link_submit(d, r) == 0)
+        if (driver_submit(d, r) == 0)
             d->by_counter[i] = NULL;
         else
             d->retries = true;
     }
 }
 
-static void end(struct link_driver *d, struct link_request *r, enum finish f) {
-    r->state = LINK_DONE;
+static void end(struct link_driver *d, struct driver_request *r, enum finish f) {
+    r->state = DRIVER_DONE;
     r->finish = f;
     say_sub(d, MSG_ACK, r->sub, 0);
     if (d->ended != NULL)
         d->ended(d->ctx, r);
 }
 
-static void take_ids(struct link_driver *d, struct link_request *r,
+static void take_ids(struct link_driver *d, struct driver_request *r,
                      const struct msg_tokens_entry *t, uint64_t now) {
     for (uint32_t k = 0; k < t->n && t->index + k < r->max_total; k++) {
         uint32_t at = t->index + k;
@@ -333,8 +333,8 @@ static void take_ids(struct link_driver *d, struct link_request *r,
 }
 
 static void on_entry(struct link_driver *d, const struct msg_tokens_entry *t, uint64_t now) {
-    struct link_request *r = find(d, t->sub);
-    if (r == NULL || r->state != LINK_SENT) {
+    struct driver_request *r = find(d, t->sub);
+    if (r == NULL || r->state != DRIVER_SENT) {
         if (t->finish == FINISH_CANCELLED || t->finish == FINISH_UNKNOWN)
             return;
         d->strange += r == NULL;
@@ -344,7 +344,7 @@ static void on_entry(struct link_driver *d, const struct msg_tokens_entry *t, ui
     }
     if (t->finish == FINISH_HANDED_BACK || t->finish == FINISH_UNKNOWN) {
         say_sub(d, MSG_ACK, t->sub, 0);
-        r->state = LINK_RETRY;
+        r->state = DRIVER_RETRY;
         d->retries = true;
         d->handed_back++;
         return;
@@ -400,7 +400,7 @@ static int hear_all(struct link_driver *d, struct err *e) {
     struct transport_msg raw;
     int n = 0;
     while (d->t != NULL && transport_recv(d->t, &raw) == TRANSPORT_OK) {
-        int rc = hear(d, &raw, link_clock_ns(), e);
+        int rc = hear(d, &raw, driver_clock_ns(), e);
         transport_msg_free(&raw);
         if (rc != 0)
             return -1;
@@ -421,9 +421,9 @@ static int still_there(struct link_driver *d, uint64_t now, struct err *e) {
     return d->live ? err_set(e, ERR_WORKER_LOST, "the worker says nothing for 10 s") : 0;
 }
 
-int link_turn(struct link_driver *d, uint64_t until_ns, struct err *e) {
+int driver_turn(struct link_driver *d, uint64_t until_ns, struct err *e) {
     int n = hear_all(d, e);
-    uint64_t now = link_clock_ns();
+    uint64_t now = driver_clock_ns();
     if (n < 0 || still_there(d, now, e) != 0)
         return -1;
     if (d->live && now >= d->said_ns + HEARTBEAT_NS) {
@@ -454,20 +454,20 @@ static int listen_here(struct link_driver *d, const char *endpoint, struct err *
 }
 
 static int await_session(struct link_driver *d, struct err *e) {
-    uint64_t by = link_clock_ns() + READY_NS;
-    d->heard_ns = link_clock_ns();
+    uint64_t by = driver_clock_ns() + READY_NS;
+    d->heard_ns = driver_clock_ns();
     while (!d->live) {
-        if (link_clock_ns() >= by)
+        if (driver_clock_ns() >= by)
             return err_set(e, ERR_NO_WORKER, "the worker does not come");
-        if (link_turn(d, link_clock_ns() + 100 * MS, e) != 0)
+        if (driver_turn(d, driver_clock_ns() + 100 * MS, e) != 0)
             return -1;
     }
     return 0;
 }
 
-int link_open(struct link_driver *d, const struct link_config *cfg, struct err *e) {
+int driver_open(struct link_driver *d, const struct driver_config *cfg, struct err *e) {
     *d = (struct link_driver){.cfg = *cfg, .name = "bench", .pid = -1, .life = -1};
-    d->incarnation = link_clock_ns();
+    d->incarnation = driver_clock_ns();
     signal(SIGPIPE, SIG_IGN);
     on_core(cfg->driver_core);          /* before ZeroMQ's thread exists: it inherits this */
     prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); /* arrivals on time, to 1 us instead of 50 */
@@ -481,14 +481,14 @@ int link_open(struct link_driver *d, const struct link_config *cfg, struct err *
     return start_worker(d, e) != 0 ? -1 : await_session(d, e);
 }
 
-void link_close(struct link_driver *d) {
+void driver_close(struct link_driver *d) {
     struct err e;
     int status;
-    uint64_t by = link_clock_ns() + 5000 * MS;
+    uint64_t by = driver_clock_ns() + 5000 * MS;
     if (d->pid > 0)
         kill(d->pid, SIGTERM);
-    while (d->pid > 0 && link_clock_ns() < by) { /* what it finishes is acknowledged meanwhile */
-        if (link_turn(d, link_clock_ns() + 20 * MS, &e) != 0)
+    while (d->pid > 0 && driver_clock_ns() < by) { /* what it finishes is acknowledged meanwhile */
+        if (driver_turn(d, driver_clock_ns() + 20 * MS, &e) != 0)
             break;
         if (waitpid(d->pid, &status, WNOHANG) == d->pid)
             d->pid = -1;
@@ -506,12 +506,12 @@ void link_close(struct link_driver *d) {
     *d = (struct link_driver){.pid = -1, .life = -1};
 }
 
-void link_cut(struct link_driver *d) {
+void driver_cut(struct link_driver *d) {
     transport_close(&d->t);
     d->live = false;
 }
 
-int link_back(struct link_driver *d, uint64_t incarnation, struct err *e) {
+int driver_back(struct link_driver *d, uint64_t incarnation, struct err *e) {
     d->incarnation = incarnation;
     for (int i = 0; d->t == NULL && i < 50; i++) { /* ZeroMQ closes the old listener by and by */
         if (listen_here(d, d->endpoint, e) == 0)
