@@ -18,6 +18,7 @@ static int open_engine(struct eval_run *r, struct eval_side *s, struct err *e) {
         .model = &s->model,
         .kernel = r->kernel,
         .kv_type = s->kv_type,
+        .precise = s->precise,
         .n_threads = r->threads,
         .n_blocks = ctx / 16 + 2,
         .max_spans = 1,

@@ -20,6 +20,7 @@
 struct eval_side {
     const char *path;
     enum engine_kv_type kv_type;
+    bool precise;
     struct model model;
     struct drive drive;
 };

@@ -94,6 +94,7 @@ static void set_plain(struct worker_config *cfg, const struct settings *s) {
                                                  [SETTINGS_KERNEL_AVX512] = ENGINE_KERNEL_AVX512};
     cfg->engine.backend = s->engine == SETTINGS_ENGINE_NULL ? "null" : "cpu";
     cfg->engine.kernel = kernels[s->kernel];
+    cfg->engine.precise = s->precise;
     cfg->engine.kv_type = s->kv_type == SETTINGS_KV_INT8 ? ENGINE_KV_INT8 : ENGINE_KV_F16;
     cfg->engine.chaos_seed = (uint64_t)s->debug_chaos;
     cfg->engine.null_token_ns = (uint64_t)s->null_token_us * 1000u;

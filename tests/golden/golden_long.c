@@ -6,7 +6,8 @@
  *                           JSON line {"name", "ids", "n_prompt"} for gold.py
  *   golden_long agree FILE  gold.py's answer to that line: is each token the reference's choice?
  *   golden_long kl DIR      gold.py --save DIR over text.jsonl: KL, agreement, perplexity
- * All but tiny are run by hand (docs/ENGINE.md says how). SLUICE_KV=int8: INT8 keys and values.
+ * All but tiny are run by hand (docs/ENGINE.md says how). SLUICE_KV=int8: INT8 keys and values. SLUICE_PRECISE=1:
+ * engine_config.precise.
  *
  * Exit 0: within the bounds; 1: not; 77: the model or the reference is not there.
  */
@@ -36,6 +37,7 @@ static void open_engine(const char *path)
     struct engine_config cfg = rig_config("cpu");
     const char *kv = getenv("SLUICE_KV");
     cfg.kv_type = kv != NULL && strcmp(kv, "int8") == 0 ? ENGINE_KV_INT8 : ENGINE_KV_F16;
+    cfg.precise = getenv("SLUICE_PRECISE") != NULL;
     cfg.n_threads = 2;
     cfg.max_rows = CHUNK;
     cfg.n_blocks = RIG_CTX / 16 + 1;

@@ -56,6 +56,7 @@ struct engine_config {
     const struct model *model;     /* open until engine_close */
     enum engine_kernel kernel;
     enum engine_kv_type kv_type;
+    bool precise;                  /* `cpu`: 16-bit inputs where 8 bits cost most (docs/ENGINE.md); a family of its own */
     uint32_t n_threads;            /* compute threads, >= 1 */
     uint32_t cpus[ENGINE_CPUS_MAX], n_cpus; /* pin compute threads round robin; n_cpus 0 = do not */
     uint32_t n_blocks;             /* KV blocks, the trash block included */
@@ -179,10 +180,12 @@ const void *engine_block_bytes(const struct engine *eng, uint32_t block);
 void *engine_host_bytes(const struct engine *eng, uint32_t slot); /* tests flip bits in it; NULL = no such slot */
 uint64_t engine_positions_computed(const struct engine *eng);
 
-/* What bounds a backend on this machine, measured now (about a third of a second): for benchmarks, beside their
- * figures. Only backend, kernel, n_threads and cpus of `cfg` count; no engine should be running meanwhile. */
+/* What bounds a backend on this machine, measured now (about half a second): for benchmarks, beside their figures.
+ * Only backend, kernel, n_threads, cpus and model (NULL is legal) of `cfg` count; no engine should be running meanwhile. */
 struct engine_rates {
-    double read_gb_s;              /* memory read bandwidth of n_threads threads */
+    double read_gb_s;              /* read bandwidth of n_threads threads past every cache */
+    double weights_gb_s;           /* the same over as many bytes as the model's tensors, again and again: a cache's
+                                    * where they fit one. Without a model, or a large one: read_gb_s */
     double int8_gmac_s;            /* multiply-adds of the product kernel when all it touches is in its caches */
 };
 int engine_measure(const struct engine_config *cfg, struct engine_rates *out, struct err *e);

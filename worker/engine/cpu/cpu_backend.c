@@ -16,6 +16,7 @@
 
 /* Raised whenever any output byte changes; the same for scalar and every SIMD width (rule E10). */
 #define CPU_FAMILY "cpu-q8a-1"
+#define CPU_FAMILY_PRECISE "cpu-q16a-1"
 #define WARM_ROWS 16
 
 struct backend {
@@ -100,6 +101,7 @@ static int check_shape(const struct hparams *hp, struct err *e)
 static void describe(struct backend *b, const struct engine_config *cfg)
 {
     const struct hparams *hp = &b->f.hp;
+    const char *family = cfg->precise ? CPU_FAMILY_PRECISE : CPU_FAMILY;
     b->f.slice_rows = segments_slice_rows(cfg->model);
     b->limits = (struct engine_limits){
         .block_tokens = KV_BLOCK_TOKENS,
@@ -114,9 +116,9 @@ static void describe(struct backend *b, const struct engine_config *cfg)
         .n_ctx = hp->n_ctx,
         .n_vocab = hp->n_vocab,
         .n_segments = hp->n_layers + segments_slices(cfg->model),
-        .numerics_id = segments_numerics_id(cfg->model, kv_type_name(cfg->kv_type), CPU_FAMILY),
-        .family = CPU_FAMILY,
+        .numerics_id = segments_numerics_id(cfg->model, kv_type_name(cfg->kv_type), family),
     };
+    snprintf(b->limits.family, sizeof b->limits.family, "%s", family);
 }
 
 static int make_samplers(struct backend *b, uint32_t n_threads, struct err *e)
@@ -166,6 +168,7 @@ static int make_memory(struct backend *b, const struct engine_config *cfg, struc
         .n_vocab = hp->n_vocab,
         .n_threads = cfg->n_threads,
         .n_ctx = hp->n_ctx,
+        .precise = cfg->precise,
     };
     b->blocks_bytes = cfg->n_blocks * b->f.kv.block_stride;
     b->f.blocks = mem_map(b->blocks_bytes);
@@ -206,6 +209,7 @@ static int make_copier(struct backend *b, const struct engine_config *cfg, int f
 static int open_parts(struct backend *b, const struct engine_config *cfg, int fd, struct err *e)
 {
     b->f.hp = cfg->model->hp;
+    b->f.precise = cfg->precise;
     b->cpu = cfg->n_cpus > 0 ? (int)cfg->cpus[0] : -1;
     b->f.ops = cpu_ops_choose(cfg->kernel, e);
     if (b->f.ops == NULL || check_shape(&b->f.hp, e) < 0 ||

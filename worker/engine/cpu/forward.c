@@ -1,6 +1,7 @@
 #include "worker/engine/cpu/forward.h"
 
 #include "worker/engine/cpu/forward_attention.h"
+#include "worker/engine/cpu/quantise_pair.h"
 
 #include <assert.h>
 #include <string.h>
@@ -44,6 +45,8 @@ struct products {
     struct product list[3];
     uint32_t n, n_groups, groups_per_tile, n_rows;
     const struct act_block *act;
+    const struct act_block *rest; /* precise: the rest of act, added to the list from rest_from on */
+    uint32_t rest_from;
     bool add;
 };
 
@@ -70,8 +73,11 @@ static void products_tile(void *ctx, uint32_t tile, uint32_t thread)
         uint32_t to = end > base ? end - base : 0;
         if (to > q->m->n_groups)
             to = q->m->n_groups;
-        if (from < to)
-            p->f->ops->matmul(q->m, from, to, p->act, p->n_rows, q->out, q->stride, p->add);
+        if (from >= to)
+            continue;
+        p->f->ops->matmul(q->m, from, to, p->act, p->n_rows, q->out, q->stride, p->add);
+        if (p->rest != NULL && i >= p->rest_from)
+            p->f->ops->matmul(q->m, from, to, p->rest, p->n_rows, q->out, q->stride, true);
     }
 }
 
@@ -82,6 +88,25 @@ static void run_products(struct products *p)
     p->groups_per_tile = groups_per_tile(p->f, p->list[0].m, p->n_groups, p->n_rows);
     pool_run(p->f->pool, products_tile, p,
              (p->n_groups + p->groups_per_tile - 1) / p->groups_per_tile);
+}
+
+/* ---- precise ---- */
+
+/* Where the second half of an input row goes, NULL where that product is rounded to 8 bits. Precise
+ * covers V of every layer and all of the last one: measured (docs/ENGINE.md), these give the most
+ * for what they cost. Rounded input of V goes straight into the residual; that of the last layer
+ * straight to the head. */
+static struct act_block *rest_row(const struct segment *g, bool every_layer, struct act_block *rest,
+                                  size_t blocks)
+{
+    bool wanted = g->f->precise && (every_layer || g->layer + 1 == g->f->hp.n_layers);
+    return wanted ? rest + blocks : NULL;
+}
+
+static const struct act_block *rest_of(const struct segment *g, bool every_layer,
+                                       struct act_block *rest)
+{
+    return rest_row(g, every_layer, rest, 0);
 }
 
 /* ---- row-wise phases ---- */
@@ -96,27 +121,30 @@ static void embed_tile(void *ctx, uint32_t tile, uint32_t thread)
     }
 }
 
-static void norm_rows(const struct segment *g, const float *weight, uint32_t tile, uint32_t thread)
+static void norm_rows(const struct segment *g, const float *weight, bool rest_always, uint32_t tile,
+                      uint32_t thread)
 {
     const struct forward *f = g->f;
     uint32_t d = f->hp.n_embd;
     float *tmp = f->scratch.norm + (size_t)thread * ((d + 15) & ~15u);
     for (uint32_t r = tile * TILE_ROWS; r < row_end(tile, g->n_rows); r++) {
         f->ops->rmsnorm(tmp, g->w->x + (size_t)r * d, weight, d, f->hp.rms_eps);
-        f->ops->quantise(f->scratch.act + (size_t)r * ACT_BLOCKS(d), tmp, d);
+        size_t at = (size_t)r * ACT_BLOCKS(d);
+        quantise_pair(f->ops, f->scratch.act + at, rest_row(g, rest_always, f->scratch.rest, at),
+                      tmp, d);
     }
 }
 
 static void attn_norm_tile(void *ctx, uint32_t tile, uint32_t thread)
 {
     const struct segment *g = ctx;
-    norm_rows(g, g->lw->attn_norm, tile, thread);
+    norm_rows(g, g->lw->attn_norm, true, tile, thread);
 }
 
 static void ffn_norm_tile(void *ctx, uint32_t tile, uint32_t thread)
 {
     const struct segment *g = ctx;
-    norm_rows(g, g->lw->ffn_norm, tile, thread);
+    norm_rows(g, g->lw->ffn_norm, false, tile, thread);
 }
 
 static void quantise_att_tile(void *ctx, uint32_t tile, uint32_t thread)
@@ -126,8 +154,9 @@ static void quantise_att_tile(void *ctx, uint32_t tile, uint32_t thread)
     const struct forward *f = g->f;
     uint32_t n = f->hp.n_heads * f->hp.head_dim;
     for (uint32_t r = tile * TILE_ROWS; r < row_end(tile, g->n_rows); r++)
-        f->ops->quantise(f->scratch.act + (size_t)r * ACT_BLOCKS(n),
-                         f->scratch.att + (size_t)r * n, n);
+        quantise_pair(f->ops, f->scratch.act + (size_t)r * ACT_BLOCKS(n),
+                      rest_row(g, false, f->scratch.rest, (size_t)r * ACT_BLOCKS(n)),
+                      f->scratch.att + (size_t)r * n, n);
 }
 
 /* ---- what attention reads ---- */
@@ -189,10 +218,16 @@ static void gate_up_chunk(const struct segment *g, uint32_t begin, uint32_t n, u
     uint32_t cols = gate.n_rows;
     f->ops->matmul(&gate, 0, n, sc->act, g->n_rows, x, cols, false);
     f->ops->matmul(&up, 0, n, sc->act, g->n_rows, y, cols, false);
+    if (rest_of(g, false, sc->rest) != NULL) {
+        f->ops->matmul(&gate, 0, n, sc->rest, g->n_rows, x, cols, true);
+        f->ops->matmul(&up, 0, n, sc->rest, g->n_rows, y, cols, true);
+    }
     f->ops->silu_mul(x, x, y, g->n_rows * cols);
-    struct act_block *to = sc->act_ff + begin * PACKED_ROWS / PACKED_COLS;
-    for (uint32_t r = 0; r < g->n_rows; r++)
-        f->ops->quantise(to + (size_t)r * ACT_BLOCKS(f->hp.n_ff), x + (size_t)r * cols, cols);
+    for (uint32_t r = 0; r < g->n_rows; r++) {
+        size_t at = begin * PACKED_ROWS / PACKED_COLS + (size_t)r * ACT_BLOCKS(f->hp.n_ff);
+        quantise_pair(f->ops, sc->act_ff + at, rest_row(g, false, sc->rest_ff, at),
+                      x + (size_t)r * cols, cols);
+    }
 }
 
 static void gate_up_tile(void *ctx, uint32_t tile, uint32_t thread)
@@ -234,6 +269,8 @@ static void attention_half(const struct segment *g)
         .f = f,
         .n = 3,
         .act = sc->act,
+        .rest = rest_of(g, true, sc->rest),
+        .rest_from = rest_of(g, false, sc->rest) != NULL ? 0 : 2, /* else V alone */
         .n_rows = g->n_rows,
         .list = {{&g->lw->m[LAYER_Q], sc->q, q},
                  {&g->lw->m[LAYER_K], sc->k, kv},
@@ -246,6 +283,7 @@ static void attention_half(const struct segment *g)
         .f = f,
         .n = 1,
         .act = sc->act,
+        .rest = rest_of(g, false, sc->rest),
         .n_rows = g->n_rows,
         .add = true,
         .list = {{&g->lw->m[LAYER_O], g->w->x, f->hp.n_embd}},
@@ -262,6 +300,7 @@ static void feed_forward_half(const struct segment *g)
         .f = f,
         .n = 1,
         .act = f->scratch.act_ff,
+        .rest = rest_of(g, false, f->scratch.rest_ff),
         .n_rows = g->n_rows,
         .add = true,
         .list = {{&g->lw->m[LAYER_DOWN], g->w->x, f->hp.n_embd}},

@@ -24,6 +24,7 @@ struct forward {
     struct scratch scratch;
     struct sampler *samplers; /* [thread] */
     uint32_t slice_rows;
+    bool precise; /* engine_config.precise */
 };
 
 /* s->own is a struct slot_work. Layer 0 looks the ids up; the last one leaves the outputs' final

@@ -103,6 +103,10 @@ static void carve_scratch(struct scratch *sc, const struct work_caps *k, struct 
     sc->v = carve_take(c, rows * kv, sizeof *sc->v);
     sc->att = carve_take(c, rows * q, sizeof *sc->att);
     sc->act_ff = carve_take(c, rows * ACT_BLOCKS(k->n_ff), sizeof *sc->act_ff);
+    if (k->precise) {
+        sc->rest = carve_take(c, rows * ACT_BLOCKS((uint32_t)widest), sizeof *sc->rest);
+        sc->rest_ff = carve_take(c, rows * ACT_BLOCKS(k->n_ff), sizeof *sc->rest_ff);
+    }
     sc->gate = carve_take(c, k->n_threads * sc->n_inner, sizeof *sc->gate);
     sc->up = carve_take(c, k->n_threads * sc->n_inner, sizeof *sc->up);
     sc->norm = carve_take(c, (size_t)k->n_threads * ((k->n_embd + 15) & ~15u), sizeof *sc->norm);

@@ -18,6 +18,7 @@
 struct work_caps {
     uint32_t max_tokens, max_rows, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_vocab, n_threads;
     uint32_t n_ctx;
+    bool precise; /* rest and rest_ff are there */
 };
 
 struct slot_work {
@@ -36,6 +37,7 @@ struct scratch {
     struct act_block *act;  /* [live row] quantised input of the next product */
     float *q, *k, *v, *att; /* [live row][heads * head_dim] */
     struct act_block *act_ff; /* [live row] quantised inner row, input of the down product */
+    struct act_block *rest, *rest_ff; /* precise: what rounding left of act and act_ff; else NULL */
     float *gate, *up;         /* [thread][n_inner] of the tile that runs */
     size_t n_inner;           /* >= max_tokens * 2 row groups */
     float *norm;            /* [thread][n_embd] */

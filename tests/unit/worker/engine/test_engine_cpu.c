@@ -17,11 +17,14 @@
 #else
 #define LEN 600 /* over one attention split, over one chunk of 512 */
 #endif
-#define FAMILY "cpu-q8a-1"
+#define FAMILY (precise ? "cpu-q16a-1" : "cpu-q8a-1")
 /* hash128 over the bytes of 1,000 logit rows, in order. It changes only together with FAMILY (in
  * cpu_backend.c). */
-static const char *const family_hashes[] = {[ENGINE_KV_F16] = "f459c43b29d4a2f9df864db0341bb6af",
-                                            [ENGINE_KV_INT8] = "c829914bff10da96ab71469232c0ed33"};
+static const char *const family_hashes[2][2] = {
+    {[ENGINE_KV_F16] = "f459c43b29d4a2f9df864db0341bb6af",
+     [ENGINE_KV_INT8] = "c829914bff10da96ab71469232c0ed33"},
+    {[ENGINE_KV_F16] = "da81ea511356634e6b5ce4cde0f99ed1"},
+};
 
 static struct rig rig;
 static struct rig_step st;
@@ -30,12 +33,14 @@ static float want[LEN * 300], got[LEN * 300];
 static int32_t text[LEN];
 static uint32_t n_parks;
 static enum engine_kv_type kv_type; /* of the suite that runs */
+static bool precise;                /* likewise */
 
 static void open_cpu(enum engine_kernel kernel, uint32_t threads, uint64_t chaos)
 {
     struct engine_config cfg = rig_config("cpu");
     cfg.kernel = kernel;
     cfg.kv_type = kv_type;
+    cfg.precise = precise;
     cfg.n_threads = threads;
     cfg.chaos_seed = chaos;
     rig_open(&rig, test_tiny_path(), &cfg);
@@ -176,10 +181,10 @@ START_TEST(family_hash)
     char hex[33];
     hash128_hex(hash128(rows, sizeof rows, 0), hex);
     rig_close(&rig);
-    ck_assert_msg(strcmp(hex, family_hashes[kv_type]) == 0,
+    ck_assert_msg(strcmp(hex, family_hashes[precise][kv_type]) == 0,
                   "1,000 logit rows of family %s hash to %s, not %s: output bytes "
                   "changed, so the family must be raised",
-                  FAMILY, hex, family_hashes[kv_type]);
+                  FAMILY, hex, family_hashes[precise][kv_type]);
 }
 END_TEST
 
@@ -301,7 +306,7 @@ END_TEST
 
 START_TEST(numerics_id_names_the_file)
 {
-    struct hash128 ids[4];
+    struct hash128 ids[5];
     for (int i = 0; i < 2; i++) {
         open_cpu(i == 0 ? ENGINE_KERNEL_SCALAR : ENGINE_KERNEL_AUTO, 1, 0);
         ids[i] = rig.limits->numerics_id;
@@ -319,6 +324,12 @@ START_TEST(numerics_id_names_the_file)
     rig_close(&rig);
     kv_type = kv_type == ENGINE_KV_F16 ? ENGINE_KV_INT8 : ENGINE_KV_F16;
     ck_assert(!hash128_equal(ids[0], ids[3])); /* no stream goes on under the other type */
+    precise = !precise;
+    open_cpu(ENGINE_KERNEL_AUTO, 1, 0);
+    ids[4] = rig.limits->numerics_id;
+    rig_close(&rig);
+    precise = !precise;
+    ck_assert(!hash128_equal(ids[0], ids[4]));
 }
 END_TEST
 
@@ -330,6 +341,7 @@ START_TEST(open_survives_lack_of_memory)
     ck_assert_int_eq(model_open(&m, test_tiny_path(), NULL, &e), 0);
     struct engine_config cfg = rig_config("cpu");
     cfg.model = &m;
+    cfg.precise = precise;
     cfg.n_threads = 2;
     size_t before = mem_used();
     int rc = -1;
@@ -358,6 +370,12 @@ static void with_f16(void)
 static void with_int8(void)
 {
     kv_type = ENGINE_KV_INT8;
+}
+
+static void with_precise(void)
+{
+    kv_type = ENGINE_KV_F16;
+    precise = true;
 }
 
 static TCase *cases(const char *name, void (*with)(void))
@@ -390,6 +408,7 @@ int main(void)
     Suite *s = suite_create("engine_cpu");
     suite_add_tcase(s, cases("f16", with_f16));
     suite_add_tcase(s, cases("int8", with_int8));
+    suite_add_tcase(s, cases("precise", with_precise));
     SRunner *run = srunner_create(s);
     srunner_set_fork_status(run, CK_NOFORK);
     srunner_run_all(run, CK_NORMAL);
