@@ -19,6 +19,7 @@ static const char usage[] =
     "  orphan     a gateway that dies and returns under its name: adoption, nothing twice\n\n"
     "  --model FILE          default: what the tests use; exit 77 without one\n"
     "  --program FILE        sluice-worker (default: of this build)\n"
+    "  --sluice FILE         for `bench engine` beside it (default: of this build)\n"
     "  --engine cpu|null     default cpu\n"
     "  --seed N --json --quick\n"
     "  --requests N          real-time requests an arm (2000)\n"
@@ -57,6 +58,7 @@ static int take_flags(struct bench_options *o, int argc, char **argv) {
     uint32_t n_more = 0;
     const struct flag_row rows[] = {{"model", F_TEXT, &o->model},
                                     {"program", F_TEXT, &o->program},
+                                    {"sluice", F_TEXT, &o->sluice},
                                     {"engine", F_TEXT, &engine},
                                     {"seed", F_U64, &o->seed},
                                     {"json", F_BOOL, &o->json},
@@ -160,7 +162,7 @@ static int run(const struct bench_options *o, const char *sub, struct bench_repo
 }
 
 int main(int argc, char **argv) {
-    static char program[4300];
+    static char program[4300], sluice[4300];
     struct err e = {0};
     struct bench_options o = {
         .seed = 1, .target = 0.40, .worker_core = 0, .driver_core = 1, .verify = 200, .away_s = 3};
@@ -170,6 +172,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     snprintf(program, sizeof(program), "%s/bin/sluice-worker", test_build_dir());
+    snprintf(sluice, sizeof(sluice), "%s/bin/sluice", test_build_dir());
+    o.sluice = o.sluice != NULL ? o.sluice : sluice;
     o.program = o.program != NULL ? o.program : program;
     o.model = o.model != NULL ? o.model : test_model_path();
     if (o.model == NULL)

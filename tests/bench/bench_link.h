@@ -63,6 +63,7 @@ struct arm {
     uint32_t n_batch, cap_batch, live_batch, rt_left, shortest;
     double wall_s, cpu_s, late_p99_s;
     double busy;                          /* device time / uptime, from STATUS */
+    double seats_used;                    /* mean of active batch sequences, from STATUS */
     uint64_t batch_ids, preempted_long;   /* ids accepted; preemptions of sequences of >= 128 ids */
     struct msg_status status[2];          /* at its start and end */
     struct msg_account accounts[2][CLASSES_MAX];
@@ -74,6 +75,11 @@ double arm_tax(const struct arm *a); /* (positions computed - useful) / useful, 
 
 /* The same request on a worker that runs nothing else: 1 = identical, 0 = differs, -1 = error. */
 int alone_compare(struct link_driver *d, const struct driver_request *r, struct err *e);
+
+/* tokens/s of `sluice bench engine`: a prompt of n_in, and `seqs` sequences decoding at `context`.
+ * -1 = it could not be run. No worker should be busy meanwhile. */
+int bench_engine_rate(const struct bench_options *o, uint32_t n_in, uint32_t context,
+                      uint32_t seqs, double *prefill, double *decode);
 
 struct driver_config bench_worker(const struct bench_options *o);
 double bench_quantile(const double *sorted, size_t n, double q);

@@ -175,6 +175,7 @@ static int clear(struct arm *a, struct err *e) {
 
 static int play(struct arm *a, uint64_t t0, struct err *e) {
     uint64_t least = t0 + (uint64_t)(a->seconds * 1e9);
+    uint64_t seen = a->d->n_status, active = 0, n_seen = 0;
     uint32_t next = 0;
     int rc = 0;
     while (rc == 0 && (a->rt_left > 0 || driver_clock_ns() < least)) {
@@ -185,7 +186,13 @@ static int play(struct arm *a, uint64_t t0, struct err *e) {
         at = earlier(at, least > now ? least : now + BENCH_NS);
         if (rc == 0)
             rc = driver_turn(a->d, at, e);
+        if (a->d->n_status != seen) {
+            seen = a->d->n_status;
+            active += a->d->status.active[CLASS_BATCH];
+            n_seen++;
+        }
     }
+    a->seats_used = n_seen > 0 ? (double)active / (double)n_seen : 0;
     return rc;
 }
 

@@ -169,6 +169,33 @@ static void validity(struct isolation *s) {
     bench_figure(s->r, "ids_changed", (double)s->d.changed);
 }
 
+/* Neither half of the comparison may be handicapped: alone, real-time and batch must be what the
+ * engine can do. The batch's seats are those the pool let it use. */
+static void against_engine(struct isolation *s) {
+    const struct arm *a = s->arms;
+    double in, one, prefill, many, n_in = s->o.batch_in, n_out = s->o.batch_out;
+    uint32_t seats = (uint32_t)((a[B1].seats_used + a[B2].seats_used) / 2 + 0.5);
+    if (s->o.null_engine)
+        return;
+    if (bench_engine_rate(&s->o, 24, 24, 1, &in, &one) != 0
+        || bench_engine_rate(&s->o, s->o.batch_in, s->o.batch_in + s->o.batch_out / 2,
+                             seats > 0 ? seats : 1, &prefill, &many)
+               != 0) {
+        bench_void(s->r, "`sluice bench engine` could not be run beside it");
+        return;
+    }
+    const struct arm *alone[] = {&a[A1], &a[A2]};
+    struct bench_ratio q = {0};
+    bench_ratio(&q, alone, alone, BENCH_TTFT, BENCH_P50, 1);
+    double ttft = q.alone / (24 / in + 1 / one);
+    double batch = both(&a[B1], &a[B2], true) * (n_in / prefill + n_out / many) / (n_in + n_out);
+    bench_figure(s->r, "batch_seats_used", seats);
+    bench_figure(s->r, "alone_ttft_p50_over_engine", ttft);
+    bench_figure(s->r, "batch_alone_over_engine", batch);
+    if (!(ttft <= 1.15) || !(batch >= 0.95))
+        bench_void(s->r, "real-time or batch alone is slower than the engine by itself");
+}
+
 static void counts(struct isolation *s) {
     double n[4] = {0};
     for (int k = M1; k <= M2; k++) {
@@ -264,6 +291,8 @@ int bench_isolation(const struct bench_options *o, struct bench_report *r, struc
         counts(s);
     }
     driver_close(&s->d);
+    if (rc == 0)
+        against_engine(s);
     if (rc == 0)
         rc = exactness(s, e);
     for (int k = 0; k < ARMS; k++)
