@@ -11,9 +11,10 @@
  * Failure: -1 (or SETTINGS_BAD) and `e`, with the setting's name in e->param and in the sentence.
  *
  * Kinds: TEXT and PATH up to SETTINGS_TEXT_MAX - 1 bytes without control characters, a leading "~/"
- * of a PATH is the home directory; INT takes k, m, g (x 1024); AUTO_INT too, "auto" is kept as 0;
+ * of a PATH is the home directory; INT takes k, m, g (x 1024); AUTO_INT too, "auto" is kept as 0
+ * (as -1 where 0 is a value of its own);
  * BOOL true/false, yes/no, on/off, as a flag alone true; CHOICE one of the listed words, its index in
- * the field; SECONDS a decimal number with at most 3 decimals, or with a suffix ms, s, m, h.
+ * the field; NUMBER a decimal number with at most 3 decimals; SECONDS the same, or with a suffix ms, s, m, h.
  */
 #ifndef SLUICE_CONFIG_CONFIG_H
 #define SLUICE_CONFIG_CONFIG_H
@@ -53,9 +54,10 @@ struct settings {
 #define SETTINGS_TYPE_TEXT(field) char field[SETTINGS_TEXT_MAX];
 #define SETTINGS_TYPE_PATH(field) char field[SETTINGS_TEXT_MAX];
 #define SETTINGS_TYPE_INT(field) int64_t field;
-#define SETTINGS_TYPE_AUTO_INT(field) int64_t field; /* 0 = auto */
+#define SETTINGS_TYPE_AUTO_INT(field) int64_t field; /* 0 = auto; -1 where the row's min is 0 */
 #define SETTINGS_TYPE_BOOL(field) bool field;
 #define SETTINGS_TYPE_CHOICE(field) int field;
+#define SETTINGS_TYPE_NUMBER(field) double field;
 #define SETTINGS_TYPE_SECONDS(field) double field;
 #define SETTING(field, name, kind, def, min, max, unit, programs, group, help)                     \
     SETTINGS_TYPE_##kind(field)

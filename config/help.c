@@ -8,7 +8,7 @@
 
 static bool is_number(const struct setting *row) {
     return row->kind == SETTING_INT || row->kind == SETTING_AUTO_INT ||
-           row->kind == SETTING_SECONDS;
+           row->kind == SETTING_NUMBER || row->kind == SETTING_SECONDS;
 }
 
 /* What stands for the value behind a flag. */
@@ -22,6 +22,8 @@ static const char *placeholder(const struct setting *row) {
         return "N";
     case SETTING_AUTO_INT:
         return "N|auto";
+    case SETTING_NUMBER:
+        return "NUMBER";
     case SETTING_SECONDS:
         return "SECONDS";
     case SETTING_CHOICE:
@@ -65,7 +67,7 @@ void settings_help(FILE *f, enum settings_program program) {
         "  --config PATH                   read settings from this YAML file; flags win over it\n"
         "  --check-config                  read and check everything, print it, and exit\n"
         "  --help, --version\n"
-        "\nN takes the suffixes k, m, g (x 1024); SECONDS takes decimals and ms, s, m, h.\n");
+        "\nN takes the suffixes k, m, g (x 1024); NUMBER takes decimals; SECONDS too, and ms, s, m, h.\n");
 }
 
 /* Text inside a cell of a Markdown table: a bar would end the cell. */

@@ -14,6 +14,7 @@ enum setting_kind {
     SETTING_AUTO_INT,
     SETTING_BOOL,
     SETTING_CHOICE,
+    SETTING_NUMBER,
     SETTING_SECONDS
 };
 

@@ -47,21 +47,32 @@ static int parse_int(const char *text, int64_t *out) {
     return 0;
 }
 
-/* Milliseconds, so that a value goes to text and back unchanged. */
-static int parse_ms(const char *text, int64_t *out) {
-    const char *p = text;
-    int64_t whole = read_digits(&p), thousandths = 0;
+/* Thousandths, so that a value goes to text and back unchanged; -1 = no such number. */
+static int64_t read_thousandths(const char **p) {
+    int64_t whole = read_digits(p), thousandths = 0;
     if (whole < 0 || whole > 1000000000)
         return -1;
-    if (*p == '.') {
-        p++;
+    if (**p == '.') {
+        (*p)++;
         int64_t scale = 100;
-        if (*p < '0' || *p > '9')
+        if (**p < '0' || **p > '9')
             return -1;
-        for (; *p >= '0' && *p <= '9' && scale > 0; p++, scale /= 10)
-            thousandths += (*p - '0') * scale;
+        for (; **p >= '0' && **p <= '9' && scale > 0; (*p)++, scale /= 10)
+            thousandths += (**p - '0') * scale;
     }
-    int64_t v = whole * 1000 + thousandths;
+    return whole * 1000 + thousandths;
+}
+
+static int parse_number(const char *text, int64_t *out) {
+    *out = read_thousandths(&text);
+    return *out >= 0 && *text == '\0' ? 0 : -1;
+}
+
+static int parse_ms(const char *text, int64_t *out) {
+    const char *p = text;
+    int64_t v = read_thousandths(&p);
+    if (v < 0)
+        return -1;
     if (strcmp(p, "ms") == 0) {
         if (v % 1000 != 0)
             return -1;
@@ -132,6 +143,18 @@ static int bad_value(const struct setting *row, const char *value, struct err *e
                          row->name, value, range);
 }
 
+static int64_t auto_value(const struct setting *row) {
+    return row->min > 0 ? 0 : -1;
+}
+
+static int parse_auto_int(const struct setting *row, const char *text, int64_t *out) {
+    bool is_auto = strcmp(text, "auto") == 0 || (row->min > 0 && strcmp(text, "0") == 0);
+    if (!is_auto)
+        return parse_int(text, out) == 0 && (double)*out >= row->min ? 0 : -1;
+    *out = auto_value(row);
+    return 0;
+}
+
 int setting_parse(const struct setting *row, struct settings *s, const char *value, struct err *e) {
     void *field = field_of(row, s);
     int64_t v = 0;
@@ -143,17 +166,19 @@ int setting_parse(const struct setting *row, struct settings *s, const char *val
         return parse_bool(value, field) == 0 ? 0 : bad_value(row, value, e);
     case SETTING_CHOICE:
         return parse_choice(row->unit, value, field) == 0 ? 0 : bad_value(row, value, e);
+    case SETTING_NUMBER:
     case SETTING_SECONDS:
-        if (parse_ms(value, &v) != 0 || (double)v / 1000 < row->min || (double)v / 1000 > row->max)
+        if ((row->kind == SETTING_SECONDS ? parse_ms : parse_number)(value, &v) != 0 || (double)v / 1000 < row->min || (double)v / 1000 > row->max)
             return bad_value(row, value, e);
         *(double *)field = (double)v / 1000;
         return 0;
     case SETTING_AUTO_INT:
+        if (parse_auto_int(row, value, &v) != 0 || (double)v > row->max)
+            return bad_value(row, value, e);
+        *(int64_t *)field = v;
+        return 0;
     case SETTING_INT:
-        if (row->kind == SETTING_AUTO_INT &&
-            (strcmp(value, "auto") == 0 || strcmp(value, "0") == 0))
-            v = 0;
-        else if (parse_int(value, &v) != 0 || (double)v < row->min || (double)v > row->max)
+        if (parse_int(value, &v) != 0 || (double)v < row->min || (double)v > row->max)
             return bad_value(row, value, e);
         *(int64_t *)field = v;
         return 0;
@@ -162,8 +187,8 @@ int setting_parse(const struct setting *row, struct settings *s, const char *val
     return -1;
 }
 
-static int format_seconds(double v, char *out, size_t cap) {
-    long long ms = llround(v * 1000);
+static int format_thousandths(double v, char *out, size_t cap) {
+    long long ms = llround(v * 1000); /* thousandths */
     if (ms % 1000 == 0)
         return snprintf(out, cap, "%lld", ms / 1000);
     int n = snprintf(out, cap, "%lld.%03lld", ms / 1000, ms % 1000);
@@ -190,13 +215,14 @@ int setting_format(const struct setting *row, const struct settings *s, char *ou
         n = snprintf(out, cap, "%.*s", (int)strcspn(words, "|"), words);
         break;
     }
+    case SETTING_NUMBER:
     case SETTING_SECONDS:
-        n = format_seconds(*(const double *)field, out, cap);
+        n = format_thousandths(*(const double *)field, out, cap);
         break;
     case SETTING_AUTO_INT:
     case SETTING_INT: {
         long long v = (long long)*(const int64_t *)field;
-        bool is_auto = row->kind == SETTING_AUTO_INT && v == 0;
+        bool is_auto = row->kind == SETTING_AUTO_INT && v == auto_value(row);
         n = is_auto ? snprintf(out, cap, "auto") : snprintf(out, cap, "%lld", v);
         break;
     }
@@ -207,8 +233,8 @@ int setting_format(const struct setting *row, const struct settings *s, char *ou
 /* A bound with the largest suffix that divides it: 1048576 -> "1m", as a user would write it. */
 static void format_bound(const struct setting *row, double bound, char *out, size_t cap) {
     static const char suffixes[] = "kmg";
-    if (row->kind == SETTING_SECONDS) {
-        format_seconds(bound, out, cap);
+    if (row->kind == SETTING_SECONDS || row->kind == SETTING_NUMBER) {
+        format_thousandths(bound, out, cap);
         return;
     }
     int64_t v = (int64_t)bound;
@@ -231,6 +257,7 @@ void setting_range(const struct setting *row, char *out, size_t cap) {
         return;
     case SETTING_INT:
     case SETTING_AUTO_INT:
+    case SETTING_NUMBER:
     case SETTING_SECONDS:
         format_bound(row, row->min, min, sizeof(min));
         format_bound(row, row->max, max, sizeof(max));

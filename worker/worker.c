@@ -54,6 +54,9 @@ static int open_engine(struct worker *w, struct err *e) {
     const struct engine_limits *l = engine_limits(w->engine);
     size_t bytes = (size_t)l->n_blocks * l->block_stride;
     mem_pool_set("kv blocks", bytes, 0, bytes);
+    bytes = (size_t)l->host_slots * l->block_stride;
+    if (bytes > 0)
+        mem_pool_set("kv host tier", bytes, 0, bytes);
     return 0;
 }
 

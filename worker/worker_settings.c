@@ -39,21 +39,32 @@ uint64_t worker_settings_free_bytes(void) {
     return bytes;
 }
 
+static uint64_t block_bytes(const struct settings *s, const struct hparams *hp) {
+    uint64_t token = s->kv_type == SETTINGS_KV_INT8 ? hparams_kv_bytes_per_token_int8(hp)
+                                                     : hparams_kv_bytes_per_token(hp);
+    return (token * BLOCK_TOKENS + 4095) & ~4095ull;
+}
+
 int64_t worker_settings_kv_tokens(const struct settings *s, const struct hparams *hp,
                                   uint64_t free_bytes) {
     if (s->kv_tokens > 0)
         return s->kv_tokens;
-    uint64_t token = s->kv_type == SETTINGS_KV_INT8 ? hparams_kv_bytes_per_token_int8(hp)
-                                                     : hparams_kv_bytes_per_token(hp);
-    uint64_t block = token * BLOCK_TOKENS;
-    block = (block + 4095) & ~4095ull;
-    uint64_t blocks = free_bytes / 4 / block;
+    uint64_t blocks = free_bytes / 4 / block_bytes(s, hp);
     uint64_t want = (uint64_t)s->max_seqs * ((hp->n_ctx + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
     uint64_t n = blocks < want ? blocks : want;
     if (n < 1)
         return -1;
     n = n * BLOCK_TOKENS;
     return n < INT32_MAX ? (int64_t)n : INT32_MAX - INT32_MAX % BLOCK_TOKENS;
+}
+
+uint32_t worker_settings_host_slots(const struct settings *s, const struct hparams *hp,
+                                    uint32_t kv_tokens, uint64_t free_bytes) {
+    if (s->host_kv_tokens >= 0)
+        return (uint32_t)((s->host_kv_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS);
+    uint64_t most = free_bytes / 4 / block_bytes(s, hp);
+    uint32_t pool = (kv_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+    return most < pool ? (uint32_t)most : pool;
 }
 
 static int dial(struct transport **out, void *ctx, uint32_t gw, struct err *e) {
@@ -99,6 +110,8 @@ static void set_plain(struct worker_config *cfg, const struct settings *s) {
     cfg->engine.chaos_seed = (uint64_t)s->debug_chaos;
     cfg->engine.null_token_ns = (uint64_t)s->null_token_us * 1000u;
     cfg->engine.null_step_ns = (uint64_t)s->null_step_us * 1000u;
+    cfg->engine.copy_gb_s = s->copy_gbps;
+    cfg->engine.null_copy_ns = (uint64_t)s->null_copy_us * 1000u;
     cfg->engine.null_segments = (uint32_t)s->null_segments;
     cfg->max_seqs = (uint32_t)s->max_seqs;
     cfg->prefill_chunk = (uint32_t)s->prefill_chunk;
@@ -122,11 +135,14 @@ int worker_settings_apply(struct worker_config *cfg, struct link_door *door,
     set_plain(cfg, s);
     if (set_threads(cfg, s, e) != 0)
         return -1;
-    int64_t kv = worker_settings_kv_tokens(s, &m->hp, worker_settings_free_bytes());
+    uint64_t free_bytes = worker_settings_free_bytes();
+    int64_t kv = worker_settings_kv_tokens(s, &m->hp, free_bytes);
     if (kv < 1)
         return err_set_param(e, ERR_NO_MEMORY, "kv-tokens",
                              "not enough free memory for one KV block");
     cfg->kv_tokens = (uint32_t)kv;
+    cfg->engine.host_slots =
+        worker_settings_host_slots(s, &m->hp, cfg->kv_tokens, free_bytes);
     cfg->model = m;
     memcpy(door->endpoint, s->workers_endpoint, sizeof(door->endpoint));
     if (s->link_keys[0] != '\0' && transport_keys_load(&door->keys, s->link_keys, false, e) != 0)

@@ -24,6 +24,9 @@ int worker_settings_apply(struct worker_config *cfg, struct link_door *door,
  * even one block. */
 int64_t worker_settings_kv_tokens(const struct settings *s, const struct hparams *hp,
                                   uint64_t free_bytes);
+/* Blocks of the host tier: as asked, or as many as the pool has within a quarter of `free_bytes`. */
+uint32_t worker_settings_host_slots(const struct settings *s, const struct hparams *hp,
+                                    uint32_t kv_tokens, uint64_t free_bytes);
 /* Memory this process could still get: MemAvailable, or less where a control group says so. */
 uint64_t worker_settings_free_bytes(void);
 

@@ -124,6 +124,37 @@ START_TEST(auto_is_a_word_and_zero) {
 }
 END_TEST
 
+/* Where 0 is a value of its own, auto is another. */
+START_TEST(auto_beside_zero) {
+    settings_defaults(&s);
+    ck_assert_int_eq(s.host_kv_tokens, 0);
+    ck_assert_str_eq(get("host-kv-tokens"), "0");
+    ck_assert_int_eq(set("host-kv-tokens", "auto"), 0);
+    ck_assert_int_eq(s.host_kv_tokens, -1);
+    ck_assert_str_eq(get("host-kv-tokens"), "auto");
+    ck_assert_int_eq(set("host-kv-tokens", "-1"), -1);
+    ck_assert_int_eq(set("host-kv-tokens", "2k"), 0);
+    ck_assert_int_eq(s.host_kv_tokens, 2048);
+    ck_assert_int_eq(set("host-kv-tokens", "0"), 0);
+    ck_assert_str_eq(get("host-kv-tokens"), "0");
+}
+END_TEST
+
+START_TEST(numbers_have_decimals) {
+    static const char *const bad[] = {"", "-1", "1s", "1ms", "1.", ".5", "1e3", "100000.001", "1 "};
+    settings_defaults(&s);
+    ck_assert(s.copy_gbps == 0);
+    ck_assert_int_eq(set("copy-gbps", "2.50"), 0);
+    ck_assert(s.copy_gbps == 2.5);
+    ck_assert_str_eq(get("copy-gbps"), "2.5");
+    ck_assert_int_eq(set("copy-gbps", "0.008"), 0);
+    ck_assert_str_eq(get("copy-gbps"), "0.008");
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        ck_assert_msg(set("copy-gbps", bad[i]) == -1, "%s", bad[i]);
+    ck_assert(s.copy_gbps == 0.008);
+}
+END_TEST
+
 START_TEST(seconds_are_exact_to_the_millisecond) {
     static const struct {
         const char *text, *back;
@@ -371,6 +402,8 @@ int main(void) {
     tcase_add_test(tc, defaults_are_the_documented_ones);
     tcase_add_test(tc, integers_take_suffixes_and_bounds);
     tcase_add_test(tc, auto_is_a_word_and_zero);
+    tcase_add_test(tc, auto_beside_zero);
+    tcase_add_test(tc, numbers_have_decimals);
     tcase_add_test(tc, seconds_are_exact_to_the_millisecond);
     tcase_add_test(tc, bools_and_choices_are_words);
     tcase_add_test(tc, texts_have_a_length_and_no_control_characters);

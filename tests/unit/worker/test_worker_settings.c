@@ -36,6 +36,20 @@ START_TEST(pool_size) {
 }
 END_TEST
 
+START_TEST(host_tier_size) {
+    struct settings s;
+    settings_defaults(&s);
+    uint64_t block = (hparams_kv_bytes_per_token(&rig.m.hp) * 16 + 4095) / 4096 * 4096;
+    ck_assert_uint_eq(worker_settings_host_slots(&s, &rig.m.hp, 320, 1ull << 40), 0);
+    ck_assert_int_eq(settings_set(&s, "host-kv-tokens", "100", NULL), 0);
+    ck_assert_uint_eq(worker_settings_host_slots(&s, &rig.m.hp, 320, 0), 7);
+    ck_assert_int_eq(settings_set(&s, "host-kv-tokens", "auto", NULL), 0);
+    ck_assert_uint_eq(worker_settings_host_slots(&s, &rig.m.hp, 320, 1ull << 40), 20);
+    ck_assert_uint_eq(worker_settings_host_slots(&s, &rig.m.hp, 320, 4 * 10 * block), 10);
+    ck_assert_uint_eq(worker_settings_host_slots(&s, &rig.m.hp, 320, block), 0);
+}
+END_TEST
+
 START_TEST(applied) {
     struct settings s;
     struct worker_config c;
@@ -47,6 +61,9 @@ START_TEST(applied) {
     ck_assert_int_eq(settings_set(&s, "max-seqs", "5", &e), 0);
     ck_assert_int_eq(settings_set(&s, "kv-tokens", "320", &e), 0);
     ck_assert_int_eq(settings_set(&s, "worker-name", "w7", &e), 0);
+    ck_assert_int_eq(settings_set(&s, "host-kv-tokens", "640", &e), 0);
+    ck_assert_int_eq(settings_set(&s, "copy-gbps", "2.5", &e), 0);
+    ck_assert_int_eq(settings_set(&s, "null-copy-us", "7", &e), 0);
     ck_assert_int_eq(settings_set(&s, "link-silence-s", "1.5", &e), 0);
     ck_assert_int_eq(settings_set(&s, "debug-stall-worker-ms", "20", &e), 0);
     ck_assert_msg(worker_settings_apply(&c, &door, &s, &rig.m, &e) == 0, "%s", e.msg);
@@ -55,6 +72,9 @@ START_TEST(applied) {
     ck_assert_uint_eq(c.engine.n_cpus, 0);
     ck_assert_uint_eq(c.max_seqs, 5);
     ck_assert_uint_eq(c.kv_tokens, 320);
+    ck_assert_uint_eq(c.engine.host_slots, 40);
+    ck_assert(c.engine.copy_gb_s == 2.5);
+    ck_assert_uint_eq(c.engine.null_copy_ns, 7000);
     ck_assert_str_eq(c.name, "w7");
     ck_assert_uint_eq(c.silence_ns, 1500000000);
     ck_assert_uint_eq(c.debug_stall_ns, 20000000);
@@ -83,6 +103,7 @@ int main(void) {
     TCase *t = tcase_create("worker_settings");
     tcase_add_unchecked_fixture(t, setup, teardown);
     tcase_add_test(t, pool_size);
+    tcase_add_test(t, host_tier_size);
     tcase_add_test(t, applied);
     tcase_add_test(t, missing_keys_are_told);
     suite_add_tcase(s, t);
