@@ -82,15 +82,14 @@ void bench_work_of(struct bench_work *w, const struct model *m, uint64_t block_b
     }
 }
 
-double bench_bound(const struct bench_case *c, const struct bench_work *w, double read_gb_s,
-                   double int8_gmac_s) {
+double bench_bound(const struct bench_case *c, const struct bench_work *w,
+                   const struct engine_rates *r) {
     double rows = c->kind == BENCH_DECODE ? c->tokens : 1;
-    double read_s = w->weight_bytes / (read_gb_s * 1e9);
-    double mac_s = (c->tokens * w->macs_token + rows * w->macs_logits) / (int8_gmac_s * 1e9);
+    double read_s = w->weight_bytes / (r->weights_gb_s * 1e9);
+    double mac_s = (c->tokens * w->macs_token + rows * w->macs_logits) / (r->int8_gmac_s * 1e9);
     /* A prompt reads K and V once for many positions: nothing beside its products. */
-    double kv_s = c->kind == BENCH_DECODE
-                      ? c->tokens * (double)c->context * w->kv_bytes / (read_gb_s * 1e9)
-                      : 0;
+    double kv = c->kind == BENCH_DECODE ? c->tokens * (double)c->context * w->kv_bytes : 0;
+    double kv_s = kv / ((kv < w->weight_bytes ? r->weights_gb_s : r->read_gb_s) * 1e9);
     return c->tokens / ((read_s > mac_s ? read_s : mac_s) + kv_s);
 }
 

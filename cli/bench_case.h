@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "model/model.h"
+#include "worker/engine/engine.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,7 +34,7 @@ struct bench_case {
     uint32_t threads, seqs, tokens, context; /* tokens: of a step */
     bool skipped;
     uint64_t kv_bytes;                       /* what it needs */
-    struct bench_samples ours, peer;
+    struct bench_samples ours, peer, precise; /* precise: ours with that setting, if asked for */
     const char *peer_name;                   /* how the peer did the same, "" = it cannot */
     double bound;                            /* tokens/s that the measured rates allow */
 };
@@ -62,11 +63,11 @@ struct bench_work {
 };
 void bench_work_of(struct bench_work *w, const struct model *m, uint64_t block_bytes,
                    uint32_t block_tokens);
-/* Tokens/s when every byte comes at read_gb_s and every multiply-add at int8_gmac_s, whichever
- * takes
- * longer for the matrices, and attention reads K and V at that bandwidth besides. */
-double bench_bound(const struct bench_case *c, const struct bench_work *w, double read_gb_s,
-                   double int8_gmac_s);
+/* Tokens/s when weights come at weights_gb_s and every multiply-add at int8_gmac_s, whichever takes
+ * longer for the matrices, and attention reads K and V besides: at weights_gb_s too while they are
+ * fewer bytes than the weights (a cache that holds the one holds the other), else at read_gb_s. */
+double bench_bound(const struct bench_case *c, const struct bench_work *w,
+                   const struct engine_rates *r);
 
 /* "prefill 512 at 8192", "decode 16 at 128". */
 void bench_case_name(const struct bench_case *c, char *out, size_t cap);

@@ -42,7 +42,7 @@ static void add_case(struct bench_engine *b, enum bench_kind kind, uint32_t thre
     uint64_t token = hparams_kv_bytes_per_token(&b->model.hp);
     c->kv_bytes = token * c->seqs * (context + BENCH_DECODE_STEPS);
     c->skipped = context > b->model.hp.n_ctx ||
-                 c->kv_bytes > bench_free_bytes() / 2 / b->threads.n;
+                 c->kv_bytes > bench_free_bytes() / 2 / b->threads.n / (b->precise ? 2 : 1);
 }
 
 static void add_cases(struct bench_engine *b) {
@@ -98,13 +98,15 @@ static int fill_pool(struct bench_engine *b, struct drive *d, struct err *e) {
     return 0;
 }
 
-static int open_setup(struct bench_engine *b, struct bench_setup *s, struct err *e) {
+static int open_drive(struct bench_engine *b, const struct bench_setup *s, bool precise,
+                      struct drive *d, struct err *e) {
     uint32_t seqs = bench_list_last(&b->seqs);
     struct engine_config cfg = {
         .backend = "cpu",
         .model = &b->model,
         .kernel = b->kernel,
         .kv_type = b->kv_type,
+        .precise = precise,
         .n_threads = s->threads,
         .n_blocks = blocks_wanted(b),
         .max_spans = seqs,
@@ -112,11 +114,17 @@ static int open_setup(struct bench_engine *b, struct bench_setup *s, struct err 
         .max_rows = seqs,
     };
     double t0 = clock_ms();
-    if (drive_open(&s->drive, &cfg, e) != 0)
+    if (drive_open(d, &cfg, e) != 0)
         return -1;
-    if (s == b->setups)
+    if (d == &b->setups[0].drive)
         b->open_s = (clock_ms() - t0) / 1e3;
-    return fill_pool(b, &s->drive, e);
+    return fill_pool(b, d, e);
+}
+
+static int open_setup(struct bench_engine *b, struct bench_setup *s, struct err *e) {
+    if (open_drive(b, s, false, &s->drive, e) != 0)
+        return -1;
+    return b->precise ? open_drive(b, s, true, &s->precise, e) : 0;
 }
 
 int bench_engine_open(struct bench_engine *b, struct err *e) {
@@ -143,8 +151,10 @@ int bench_engine_open(struct bench_engine *b, struct err *e) {
 }
 
 void bench_engine_close(struct bench_engine *b) {
-    for (uint32_t t = 0; t < BENCH_LIST_MAX; t++)
+    for (uint32_t t = 0; t < BENCH_LIST_MAX; t++) {
         drive_close(&b->setups[t].drive);
+        drive_close(&b->setups[t].precise);
+    }
     mem_free(b->ids);
     b->ids = NULL;
     if (b->model.gguf != NULL)
@@ -193,27 +203,42 @@ static void progress(const struct bench_engine *b, const char *what, uint32_t ro
             line ? "" : "\n");
 }
 
-/* All cases once; round < 0 warms up. */
+static int one_case(struct bench_engine *b, struct bench_setup *s, struct bench_case *c, bool keep,
+                    struct err *e) {
+    bool turn = c->ours.n % 2 != 0; /* who goes first alternates */
+    for (int k = 0; k < 2; k++) {
+        bool precise = (k == 1) != turn;
+        if (precise && !b->precise)
+            continue;
+        double v = sample(b, precise ? &s->precise : &s->drive, c, e);
+        if (v < 0)
+            return -1;
+        if (keep)
+            bench_samples_add(precise ? &c->precise : &c->ours, v);
+    }
+    return 0;
+}
+
+/* All cases once; without `keep` that warms up. */
 static int run_ours(struct bench_engine *b, bool keep, struct err *e) {
     for (uint32_t t = 0; t < b->threads.n; t++) {
         struct bench_setup *s = &b->setups[t];
-        struct engine_config cfg = {.backend = "cpu", .kernel = b->kernel, .n_threads = s->threads};
+        struct engine_config cfg = {.backend = "cpu", .model = &b->model, .kernel = b->kernel,
+                                    .n_threads = s->threads};
         struct engine_rates rates;
         if (keep && engine_measure(&cfg, &rates, e) != 0)
             return -1;
         if (keep) {
             bench_samples_add(&s->read_gb_s, rates.read_gb_s);
+            bench_samples_add(&s->weights_gb_s, rates.weights_gb_s);
             bench_samples_add(&s->int8_gmac_s, rates.int8_gmac_s);
         }
         for (uint32_t i = 0; i < b->n_cases; i++) {
             struct bench_case *c = &b->cases[i];
             if (c->skipped || c->threads != s->threads)
                 continue;
-            double v = sample(b, &s->drive, c, e);
-            if (v < 0)
+            if (one_case(b, s, c, keep, e) != 0)
                 return -1;
-            if (keep)
-                bench_samples_add(&c->ours, v);
         }
     }
     return 0;
@@ -242,10 +267,16 @@ int bench_engine_run(struct bench_engine *b, struct err *e) {
             return -1;
     for (uint32_t i = 0; i < b->n_cases; i++) {
         struct bench_case *c = &b->cases[i];
-        for (uint32_t t = 0; t < b->threads.n; t++)
-            if (b->setups[t].threads == c->threads)
-                c->bound = bench_bound(c, &b->work, bench_samples_median(&b->setups[t].read_gb_s),
-                                       bench_samples_median(&b->setups[t].int8_gmac_s));
+        for (uint32_t t = 0; t < b->threads.n; t++) {
+            const struct bench_setup *s = &b->setups[t];
+            struct engine_rates rates = {
+                .read_gb_s = bench_samples_median(&s->read_gb_s),
+                .weights_gb_s = bench_samples_median(&s->weights_gb_s),
+                .int8_gmac_s = bench_samples_median(&s->int8_gmac_s),
+            };
+            if (s->threads == c->threads)
+                c->bound = bench_bound(c, &b->work, &rates);
+        }
     }
     if (!b->quiet && isatty(2))
         fprintf(stderr, "\r%-60s\r", "");

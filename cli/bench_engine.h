@@ -18,8 +18,8 @@
 
 struct bench_setup { /* one number of threads */
     uint32_t threads;
-    struct drive drive;
-    struct bench_samples read_gb_s, int8_gmac_s;
+    struct drive drive, precise;
+    struct bench_samples read_gb_s, weights_gb_s, int8_gmac_s;
 };
 
 struct bench_engine {
@@ -29,6 +29,7 @@ struct bench_engine {
     uint32_t prefill, rounds;
     enum engine_kernel kernel;
     enum engine_kv_type kv_type;
+    bool precise;                               /* every sample with that setting as well, in turn */
     bool quiet;                                 /* no progress on stderr */
     /* state and results */
     struct model model;

@@ -53,7 +53,21 @@ static void case_row(const struct bench_case *c, FILE *f) {
     cell(f, 100 * ours / c->bound, "%.0f %%", 7);
     cell(f, peer, "%.1f", 9);
     cell(f, ours / peer, "%.2f", 6);
+    if (c->precise.n > 0) {
+        cell(f, bench_samples_median(&c->precise), "%.1f", 9);
+        cell(f, bench_samples_median(&c->precise) / ours, "%.3f", 6);
+    }
     fprintf(f, "%s%s\n", c->peer_name[0] != '\0' ? " " : "", c->peer_name);
+}
+
+/* "name median (least-most) unit" */
+static void rate(FILE *f, const char *name, const struct bench_samples *s, const char *fmt,
+                 const char *unit) {
+    char v[3][24];
+    snprintf(v[0], sizeof(v[0]), fmt, bench_samples_median(s));
+    snprintf(v[1], sizeof(v[1]), fmt, bench_samples_min(s));
+    snprintf(v[2], sizeof(v[2]), fmt, bench_samples_max(s));
+    fprintf(f, "%s %s (%s-%s)%s", name, v[0], v[1], v[2], unit);
 }
 
 void bench_report_table(const struct bench_engine *b, FILE *f) {
@@ -66,19 +80,21 @@ void bench_report_table(const struct bench_engine *b, FILE *f) {
             b->open_s);
     for (uint32_t t = 0; t < b->threads.n; t++) {
         const struct bench_setup *s = &b->setups[t];
-        fprintf(f, "%u thread%s: read %.1f GB/s (%.1f-%.1f), inner loop %.0f int8 Gmac/s "
-                   "(%.0f-%.0f)\n", s->threads, s->threads > 1 ? "s" : "",
-                bench_samples_median(&s->read_gb_s), bench_samples_min(&s->read_gb_s),
-                bench_samples_max(&s->read_gb_s), bench_samples_median(&s->int8_gmac_s),
-                bench_samples_min(&s->int8_gmac_s), bench_samples_max(&s->int8_gmac_s));
+        fprintf(f, "%u thread%s: ", s->threads, s->threads > 1 ? "s" : "");
+        rate(f, "weights' bytes", &s->weights_gb_s, "%.1f", " GB/s, ");
+        rate(f, "past caches", &s->read_gb_s, "%.1f", " GB/s, ");
+        rate(f, "inner loop", &s->int8_gmac_s, "%.0f", " int8 Gmac/s\n");
     }
-    fprintf(f, "\n%-22s %7s %9s %17s %7s %9s %6s\n", "tokens/s", "threads", "median", "spread",
-            "bound", "peer", "ratio");
+    fprintf(f, "\n%-22s %7s %9s %17s %7s %9s %6s%s\n", "tokens/s", "threads", "median", "spread",
+            "bound", "peer", "ratio", b->precise ? "   precise  ratio" : "");
     for (uint32_t i = 0; i < b->n_cases; i++)
         case_row(&b->cases[i], f);
-    fprintf(f, "\nbound: of what the read bandwidth and the inner loop measured beside it would "
-               "allow. A step's width and\nthe positions before it: \"decode 16 at 2048\" is 16 "
-               "sequences, each with 2,048 positions.\n");
+    fprintf(f, "\nbound: of what reads (of the weights' bytes again and again; past every cache) and "
+               "the inner loop measured\nbeside it would allow. A step's width and the positions "
+               "before it: \"decode 16 at 2048\" is 16 sequences,\neach with 2,048 positions.\n");
+    if (b->precise)
+        fprintf(f, "precise: the same with --precise, sample by sample in turn, and its ratio to the "
+                   "median.\n");
     if (b->peer != NULL)
         fprintf(f, "peer: %s on %s, interleaved (ours, peer, peer, ours). How it did the same: "
                    "prompt, generate, batched,\nor pp (one prompt of as many tokens).\n",
@@ -107,6 +123,11 @@ static json_t *case_json(const struct bench_case *c) {
     json_object_set_new(j, "tokens_s", samples_json(&c->ours));
     if (isfinite(c->bound))
         json_object_set_new(j, "bound_tokens_s", json_real(c->bound));
+    if (c->precise.n > 0) {
+        json_object_set_new(j, "precise_tokens_s", samples_json(&c->precise));
+        json_object_set_new(j, "precise_ratio", json_real(bench_samples_median(&c->precise) /
+                                                          bench_samples_median(&c->ours)));
+    }
     if (c->peer.n > 0) {
         json_object_set_new(j, "peer_tokens_s", samples_json(&c->peer));
         json_object_set_new(j, "peer_how", json_string(c->peer_name));
@@ -122,9 +143,11 @@ json_t *bench_report_json(const struct bench_engine *b) {
     cpu_name(cpu, sizeof(cpu));
     json_t *rates = json_array(), *cases = json_array();
     for (uint32_t t = 0; t < b->threads.n; t++)
-        json_array_append_new(rates, json_pack("{s:i,s:o,s:o}", "threads",
+        json_array_append_new(rates, json_pack("{s:i,s:o,s:o,s:o}", "threads",
                                                (int)b->setups[t].threads, "read_gb_s",
                                                samples_json(&b->setups[t].read_gb_s),
+                                               "weights_gb_s",
+                                               samples_json(&b->setups[t].weights_gb_s),
                                                "int8_gmac_s",
                                                samples_json(&b->setups[t].int8_gmac_s)));
     for (uint32_t i = 0; i < b->n_cases; i++)

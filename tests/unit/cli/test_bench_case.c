@@ -40,16 +40,20 @@ START_TEST(medians) {
 END_TEST
 
 /* 1 GB of weights at 10 GB/s is 10 steps a second; the same step's products at 1 Gmac/s decide when
- * they take longer; K and V come on top. */
+ * they take longer; K and V come on top, at the rate past caches once they are more than weights. */
 START_TEST(bounds) {
     struct bench_work w = {.weight_bytes = 1e9, .macs_token = 1e8, .macs_logits = 0,
                            .kv_bytes = 1e5};
+    struct engine_rates r = {.read_gb_s = 5, .weights_gb_s = 10, .int8_gmac_s = 1000};
     struct bench_case one = {.kind = BENCH_DECODE, .tokens = 1, .seqs = 1, .context = 0};
-    ck_assert_double_eq_tol(bench_bound(&one, &w, 10, 1000), 10, 1e-9);
+    ck_assert_double_eq_tol(bench_bound(&one, &w, &r), 10, 1e-9);
     one.context = 1000; /* 0.1 GB more */
-    ck_assert_double_eq_tol(bench_bound(&one, &w, 10, 1000), 1 / 0.11, 1e-9);
+    ck_assert_double_eq_tol(bench_bound(&one, &w, &r), 1 / 0.11, 1e-9);
+    one.context = 20000; /* 2 GB more */
+    ck_assert_double_eq_tol(bench_bound(&one, &w, &r), 1 / 0.5, 1e-9);
     struct bench_case many = {.kind = BENCH_PREFILL, .tokens = 100, .seqs = 1, .context = 5000};
-    ck_assert_double_eq_tol(bench_bound(&many, &w, 10, 1), 10, 1e-9); /* 1e10 macs: 10 s */
+    r.int8_gmac_s = 1;
+    ck_assert_double_eq_tol(bench_bound(&many, &w, &r), 10, 1e-9); /* 1e10 macs: 10 s */
 }
 END_TEST
 

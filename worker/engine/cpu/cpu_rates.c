@@ -7,10 +7,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
-#define READ_BYTES (256u << 20) /* past every cache */
-#define READ_PART (1u << 20)    /* bytes of a tile: threads that are held up cost little */
-#define PASSES 3                /* the best counts: what the machine can do, not what noise leaves */
+/* Past every cache is twice the last one, within what can be had: at least, at most. */
+#define READ_MIN_BYTES ((size_t)256 << 20)
+#define READ_MAX_BYTES ((size_t)1 << 30)
+#define READ_PART (1u << 20) /* bytes of a tile: threads that are held up cost little */
+#define PASSES 3             /* the best counts: what the machine can do, not what noise leaves */
 
 /* One row group of 768 columns against 64 tokens: weights 8 KB, activations 60 KB. */
 #define HOT_COLS 768
@@ -19,12 +22,9 @@
 #define HOT_CALLS 24 /* of a tile: some milliseconds */
 #define HOT_TILES 8  /* a thread */
 
-typedef uint64_t wide __attribute__((vector_size(16))); /* eight of them fit every register file */
-#define LINE (64 / sizeof(wide))
-#define AHEAD (1280 / sizeof(wide)) /* as far ahead as the kernels ask (matmul_avx2.h) */
-
 struct rates {
-    const wide *memory;
+    uint8_t *memory;
+    size_t bytes;
     const struct cpu_ops *ops;
     struct packed_matrix matrix;
     struct act_block act[HOT_TOKENS * HOT_BLOCKS];
@@ -39,28 +39,11 @@ static double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Eight chains in registers, so that what is measured is never the additions. Written out: -O2 alone
- * leaves such a loop rolled, with its sums in memory. */
 static void read_tile(void *ctx, uint32_t tile, uint32_t thread)
 {
     struct rates *r = ctx;
-    const wide *p = r->memory + (size_t)tile * (READ_PART / sizeof *p);
-    const wide *end = p + READ_PART / sizeof *p;
-    wide a = {0}, b = {0}, c = {0}, d = {0}, e = {0}, f = {0}, g = {0}, h = {0};
-    for (; p < end; p += 8) {
-        __builtin_prefetch(p + AHEAD);
-        __builtin_prefetch(p + AHEAD + LINE);
-        a ^= p[0];
-        b ^= p[1];
-        c ^= p[2];
-        d ^= p[3];
-        e ^= p[4];
-        f ^= p[5];
-        g ^= p[6];
-        h ^= p[7];
-    }
-    a ^= b ^ c ^ d ^ e ^ f ^ g ^ h;
-    r->sums[thread] += a[0] ^ a[1];
+    uint32_t part = tile % (uint32_t)(r->bytes / READ_PART);
+    r->sums[thread] ^= r->ops->read_xor(r->memory + (size_t)part * READ_PART, READ_PART);
 }
 
 static void hot_tile(void *ctx, uint32_t tile, uint32_t thread)
@@ -114,6 +97,28 @@ static double best_of(struct pool *pool, pool_fn *fn, struct rates *r, uint32_t 
     return best;
 }
 
+static double read_rate(struct pool *pool, struct rates *r, size_t bytes)
+{
+    uint32_t parts = (uint32_t)(r->bytes / READ_PART); /* all, in whole rounds over `bytes` */
+    uint32_t n = (uint32_t)((bytes + READ_PART - 1) / READ_PART), rounds = parts / n;
+    size_t all = r->bytes;
+    r->bytes = (size_t)n * READ_PART;
+    pool_run(pool, read_tile, r, n); /* into what cache it fits */
+    double rate = best_of(pool, read_tile, r, rounds * n, (double)rounds * n * READ_PART * 1e-9);
+    r->bytes = all;
+    return rate;
+}
+
+/* What decode reads again and again; 0 = not said, or no smaller than what is read anyway. */
+static size_t weight_bytes(const struct engine_config *cfg, size_t most)
+{
+    size_t bytes = 0;
+    const struct gguf *g = cfg->model != NULL ? cfg->model->gguf : NULL;
+    for (uint64_t i = 0; g != NULL && i < gguf_tensor_count(g); i++)
+        bytes += gguf_tensor_at(g, i)->bytes;
+    return bytes < most ? bytes : 0;
+}
+
 static int measure(struct rates *r, const struct engine_config *cfg, struct engine_rates *out,
                    struct err *e)
 {
@@ -121,37 +126,48 @@ static int measure(struct rates *r, const struct engine_config *cfg, struct engi
     if (pool_create(&pool, cfg->n_threads, cfg->cpus, cfg->n_cpus, e) < 0)
         return -1;
     double macs = (double)HOT_TOKENS * PACKED_ROWS * HOT_COLS * HOT_CALLS * HOT_TILES;
-    out->read_gb_s = best_of(pool, read_tile, r, READ_BYTES / READ_PART, READ_BYTES * 1e-9);
+    size_t weights = weight_bytes(cfg, r->bytes);
+    out->read_gb_s = read_rate(pool, r, r->bytes);
+    out->weights_gb_s = weights > 0 ? read_rate(pool, r, weights) : out->read_gb_s;
     out->int8_gmac_s = best_of(pool, hot_tile, r, HOT_TILES * cfg->n_threads,
                                macs * cfg->n_threads * 1e-9);
     pool_destroy(&pool);
     return 0;
 }
 
+/* Written, so that it is memory and not the one page of zeros; in huge pages, as weights are. */
+static int make_memory(struct rates *r, struct err *e)
+{
+    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE), pages = sysconf(_SC_AVPHYS_PAGES);
+    size_t most = pages > 0 ? (size_t)pages * (size_t)sysconf(_SC_PAGESIZE) / 4 : READ_MIN_BYTES;
+    size_t bytes = cache > 0 ? 2 * (size_t)cache : READ_MIN_BYTES;
+    bytes = bytes < READ_MIN_BYTES ? READ_MIN_BYTES : bytes > READ_MAX_BYTES ? READ_MAX_BYTES : bytes;
+    bytes = bytes < most ? bytes : most > READ_MIN_BYTES ? most : READ_MIN_BYTES;
+    r->bytes = bytes / READ_PART * READ_PART;
+    r->memory = mem_map(r->bytes);
+    if (r->memory == NULL)
+        return err_set(e, ERR_NO_MEMORY, "no memory to measure with");
+    madvise(r->memory, r->bytes, MADV_HUGEPAGE);
+    memset(r->memory, 1, r->bytes);
+    return 0;
+}
+
 int cpu_measure(const struct engine_config *cfg, struct engine_rates *out, struct err *e)
 {
     struct rates *r = mem_zalloc(sizeof *r);
-    void *memory = mem_map(READ_BYTES);
+    if (r == NULL)
+        return err_set(e, ERR_NO_MEMORY, "no memory to measure with");
     int rc = -1;
-    if (r != NULL)
-        r->out = mem_array(cfg->n_threads, sizeof *r->out);
-    if (r == NULL || memory == NULL || r->out == NULL) {
-        err_set(e, ERR_NO_MEMORY, "no memory to measure with");
-        goto out;
-    }
-    madvise(memory, READ_BYTES, MADV_HUGEPAGE);
-    memset(memory, 1, READ_BYTES);
-    r->memory = memory;
+    r->out = mem_array(cfg->n_threads, sizeof *r->out);
     r->ops = cpu_ops_choose(cfg->kernel, e);
-    if (r->ops != NULL && make_matrix(r, e) == 0)
+    if (r->out == NULL)
+        err_set(e, ERR_NO_MEMORY, "no memory to measure with");
+    else if (r->ops != NULL && make_memory(r, e) == 0 && make_matrix(r, e) == 0)
         rc = measure(r, cfg, out, e);
-out:
-    if (memory != NULL)
-        mem_unmap(memory, READ_BYTES);
-    if (r != NULL) {
-        mem_free(r->matrix.data);
-        mem_free(r->out);
-    }
+    if (r->memory != NULL)
+        mem_unmap(r->memory, r->bytes);
+    mem_free(r->matrix.data);
+    mem_free(r->out);
     mem_free(r);
     return rc;
 }

@@ -137,6 +137,10 @@ struct cpu_ops {
     /* The i with lower <= x[i] < upper and x[i] > -inf, ascending, into ids (room for n). Returns
      * how many; NaN is never among them. */
     uint32_t (*select)(const float *x, uint32_t n, float lower, float upper, int32_t *ids);
+
+    /* Reads all bytes once, as fast as the instance's widest loads go, and returns the XOR of their
+     * 64-bit words: a yardstick of read bandwidth. bytes % 512 = 0, memory 64-byte aligned. */
+    uint64_t (*read_xor)(const void *memory, size_t bytes);
 };
 
 extern const struct cpu_ops cpu_ops_scalar;

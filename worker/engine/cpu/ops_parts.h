@@ -29,7 +29,8 @@
     void attention_join_##arch(const struct attention_args *a);                                    \
     uint32_t argmax_##arch(const float *x, uint32_t n);                                            \
     double sum_exp_##arch(const float *x, uint32_t n, float max, float temperature);               \
-    uint32_t select_##arch(const float *x, uint32_t n, float lower, float upper, int32_t *ids);
+    uint32_t select_##arch(const float *x, uint32_t n, float lower, float upper, int32_t *ids);    \
+    uint64_t read_xor_##arch(const void *memory, size_t bytes);
 
 OPS_PARTS(scalar)
 OPS_PARTS(avx2)
@@ -41,6 +42,7 @@ void attention_avx512(const struct attention_args *a);
 void attention_join_avx512(const struct attention_args *a);
 double sum_exp_avx512(const float *x, uint32_t n, float max, float temperature);
 uint32_t select_avx512(const float *x, uint32_t n, float lower, float upper, int32_t *ids);
+uint64_t read_xor_avx512(const void *memory, size_t bytes);
 
 /* An instance: the names of the versions of row-wise operations, of products, of
  * attention with what the sampler scans. */
@@ -51,7 +53,7 @@ uint32_t select_avx512(const float *x, uint32_t n, float lower, float upper, int
         .add = add_##rows, .to_f16 = to_f16_##rows, .from_f16 = from_f16_##rows,                   \
         .kv_store = kv_store_##rows, .attention = attention_##att,                                 \
         .attention_join = attention_join_##att, .argmax = argmax_##rows,                           \
-        .sum_exp = sum_exp_##att, .select = select_##att,                                          \
+        .sum_exp = sum_exp_##att, .select = select_##att, .read_xor = read_xor_##att,              \
     }
 
 #endif

@@ -5,19 +5,12 @@
 #define SLUICE_WORKER_ENGINE_CPU_SIMD_AVX2_H
 
 #include "worker/engine/cpu/cpu_math.h"
+#include "worker/engine/cpu/unroll.h"
 
 #include <immintrin.h>
 #include <stdint.h>
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
-/* Kernels are templates over a constant count; their inner loops must vanish, or the accumulators
- * live in memory instead of registers (-O2 alone does not unroll). */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 /* Pins an accumulator to a register at this place. GCC otherwise reorders the integer sums of an
  * unrolled loop into trees and spills every product: a third of the speed. */
 #define KEEP(x) __asm__("" : "+x"(x))

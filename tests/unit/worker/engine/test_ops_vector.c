@@ -182,6 +182,26 @@ START_TEST(sum_exp_equal_and_close) {
 }
 END_TEST
 
+/* Every word counts once: one flipped bit anywhere is seen. */
+START_TEST(read_xor_equal_and_whole) {
+    static _Alignas(64) uint64_t words[4096];
+    struct rnd r = {.seed = 43};
+    uint64_t want = 0;
+    for (size_t i = 0; i < 4096; i++)
+        want ^= words[i] = rnd_u64(&r);
+    ck_assert_uint_eq(cpu_ops_scalar.read_xor(words, sizeof words), want);
+    ck_assert_uint_eq(ops_twin()->read_xor(words, sizeof words), want);
+    ck_assert_uint_eq(ops_twin()->read_xor(words, 0), 0);
+    ck_assert_uint_eq(ops_twin()->read_xor(words, 512), cpu_ops_scalar.read_xor(words, 512));
+    for (int i = 0; i < 200; i++) {
+        uint64_t bit = 1ull << rnd_below(&r, 64);
+        words[rnd_below(&r, 4096)] ^= bit;
+        want ^= bit;
+        ck_assert_uint_eq(ops_twin()->read_xor(words, sizeof words), want);
+    }
+}
+END_TEST
+
 START_TEST(choose_says_what_it_gives) {
     struct err e;
     err_clear(&e);
@@ -215,6 +235,7 @@ int main(void) {
     tcase_add_test(c, silu_mul_and_add_equal_and_close);
     tcase_add_test(c, argmax_equal_and_right);
     tcase_add_test(c, sum_exp_equal_and_close);
+    tcase_add_test(c, read_xor_equal_and_whole);
     tcase_add_test(c, choose_says_what_it_gives);
     suite_add_tcase(suite, c);
     SRunner *run = srunner_create(suite);
