@@ -19,11 +19,9 @@ void group_q4_1_avx2(const uint8_t *group, uint32_t n_blocks, const struct act_b
                      uint32_t n, float (*acc)[PACKED_ROWS]);
 void group_q8_0_avx2(const uint8_t *group, uint32_t n_blocks, const struct act_block *act,
                      uint32_t n, float (*acc)[PACKED_ROWS]);
-void group_f16_avx2(const uint8_t *group, uint32_t n_blocks, const struct act_block *act,
-                    uint32_t n, float (*acc)[PACKED_ROWS]);
-void group_bf16_avx2(const uint8_t *group, uint32_t n_blocks, const struct act_block *act,
-                     uint32_t n, float (*acc)[PACKED_ROWS]);
-void group_f32_avx2(const uint8_t *group, uint32_t n_blocks, const struct act_block *act,
-                    uint32_t n, float (*acc)[PACKED_ROWS]);
+/* F32, F16, BF16: the whole operation (ops.h matmul). */
+void matmul_float_avx2(const struct packed_matrix *w, uint32_t group_begin, uint32_t group_end,
+                       const struct act_block *act, uint32_t n_tokens, float *out,
+                       size_t out_stride, bool add);
 
 #endif

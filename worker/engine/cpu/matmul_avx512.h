@@ -32,6 +32,11 @@ void direct_q8_0_avx512(const uint8_t *group, uint32_t n_blocks, const struct ac
 void panel_q8_0_avx512(const uint8_t *group, bool pair, uint32_t n_blocks,
                        const struct act_block *act, uint32_t n, acc512 *acc);
 
+/* F32, F16, BF16: the whole operation (ops.h matmul). */
+void matmul_float_avx512(const struct packed_matrix *w, uint32_t group_begin, uint32_t group_end,
+                         const struct act_block *act, uint32_t n_tokens, float *out,
+                         size_t out_stride, bool add);
+
 /* Blocks of a panel and tokens of the next tile: even parts instead of full ones and a rest. */
 static inline uint32_t panel_blocks(uint32_t n_blocks) {
     uint32_t parts = (n_blocks + PANEL512_BLOCKS - 1) / PANEL512_BLOCKS;

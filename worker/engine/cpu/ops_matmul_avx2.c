@@ -12,14 +12,8 @@ static void group_sums(const struct packed_matrix *w, const uint8_t *group,
     memset(acc, 0, n * sizeof *acc);
     if (w->type == GGUF_Q4_1)
         group_q4_1_avx2(group, w->n_blocks, act, n, acc);
-    else if (w->type == GGUF_Q8_0)
-        group_q8_0_avx2(group, w->n_blocks, act, n, acc);
-    else if (w->type == GGUF_F16)
-        group_f16_avx2(group, w->n_blocks, act, n, acc);
-    else if (w->type == GGUF_BF16)
-        group_bf16_avx2(group, w->n_blocks, act, n, acc);
     else
-        group_f32_avx2(group, w->n_blocks, act, n, acc);
+        group_q8_0_avx2(group, w->n_blocks, act, n, acc);
 }
 
 static void store_row16(float *to, const float *acc, uint32_t rows, bool add) {
@@ -38,6 +32,10 @@ void matmul_avx2(const struct packed_matrix *w, uint32_t group_begin, uint32_t g
                  const struct act_block *act, uint32_t n_tokens, float *out, size_t out_stride,
                  bool add) {
     assert(group_begin <= group_end && group_end <= w->n_groups);
+    if (w->type != GGUF_Q4_1 && w->type != GGUF_Q8_0) {
+        matmul_float_avx2(w, group_begin, group_end, act, n_tokens, out, out_stride, add);
+        return;
+    }
     _Alignas(32) float acc[MATMUL_TOKENS][PACKED_ROWS];
     for (uint32_t first = 0; first < n_tokens; first += MATMUL_TOKENS) {
         uint32_t n = n_tokens - first < MATMUL_TOKENS ? n_tokens - first : MATMUL_TOKENS;

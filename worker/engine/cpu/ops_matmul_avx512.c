@@ -1,5 +1,4 @@
-/* AVX-512 products: batches of tokens, pairs of row groups, the last group's padding. The float
- * types have no version of their own: the AVX2 one has their bytes. */
+/* AVX-512 products: batches of tokens, pairs of row groups, the last group's padding. */
 #if defined(__x86_64__)
 #include "worker/engine/cpu/matmul_avx512.h"
 
@@ -67,7 +66,7 @@ void matmul_avx512(const struct packed_matrix *w, uint32_t group_begin, uint32_t
                    bool add) {
     assert(group_begin <= group_end && group_end <= w->n_groups);
     if (w->type != GGUF_Q4_1 && w->type != GGUF_Q8_0) {
-        matmul_avx2(w, group_begin, group_end, act, n_tokens, out, out_stride, add);
+        matmul_float_avx512(w, group_begin, group_end, act, n_tokens, out, out_stride, add);
         return;
     }
     for (uint32_t t = 0, n; t < n_tokens; t += n) {
