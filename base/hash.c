@@ -2,6 +2,8 @@
 #define XXH_STATIC_LINKING_ONLY /* the streaming state as plain storage of ours, not malloc'ed */
 #include "base/hash.h"
 
+#include "base/hash_wide.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
@@ -15,6 +17,16 @@ static struct hash128 from_xxh(XXH128_hash_t h) {
 
 uint64_t hash64(const void *p, size_t n, uint64_t seed) {
     return XXH3_64bits_withSeed(p, n, seed);
+}
+
+uint64_t hash64_bulk(const void *p, size_t n) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f"))
+        return hash64_avx512(p, n);
+    if (__builtin_cpu_supports("avx2"))
+        return hash64_avx2(p, n);
+#endif
+    return hash64(p, n, 0);
 }
 
 struct hash128 hash128(const void *p, size_t n, uint64_t seed) {

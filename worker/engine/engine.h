@@ -140,12 +140,17 @@ struct engine_completion {
     uint64_t device_ns;            /* computing time so far, parked time excluded */
 };
 
-/* Copies. One queue, two priorities, one block at a time: all waiting ones of priority 0 before any of priority 1, each
- * in the order submitted. A copy thread at SCHED_IDLE does both; one more at normal priority does priority 0 alone,
- * because at SCHED_IDLE beside a busy compute thread of the same core it would hardly ever come. The checksum of a
- * block is stored with its slot on the way out and compared on the way in. `after_step`: not before that step
- * ended (a step that is not live any more has ended). A copy reads its source between fence and COPY_END; the caller keeps
- * both ends untouched until then. At most ENGINE_COPIES_MAX wait or run: submit then returns -1. */
+/* Copies. Two priorities, one block at a time each, in the order submitted; nothing of priority 1 starts while
+ * something of priority 0 that could start waits. Priority 1 is done by a thread at SCHED_IDLE. Priority 0 has a thread
+ * at normal priority of its own, and only that one: at SCHED_IDLE beside a busy compute thread of the same core a copy,
+ * once begun, would hardly ever end. `after_step`: not before that step ended (a step that is not live any more has
+ * ended); what waits behind a fence lets others pass. The checksum of a block is stored with its slot on the way out and
+ * compared on the way in. A copy reads its source between fence and COPY_END; the caller keeps both ends untouched until
+ * it has polled COPY_END. submit returns -1 for what can be known: no host tier, ENGINE_COPIES_MAX live, a wrong id or
+ * end (block 0 too), an end that a live copy writes, a target that a live copy reads, a source that a live step writes
+ * without a fence behind that step. A step that reads what a live copy writes, or writes what it reads, is refused too.
+ * COPY_END's device_ns is the copy's own time: CPU time, or what throttle and null_copy_ns make of it; waiting for the
+ * fence, the queue and a core is not in it. block_stride bytes are copied. */
 #define ENGINE_COPIES_MAX 64
 struct engine_copy {
     uint64_t id;                   /* > 0, unique among live copies; copies and steps are counted apart */

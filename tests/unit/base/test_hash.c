@@ -1,5 +1,6 @@
 /* Hashes against published XXH3 values, the chain's properties, and the counter-based generator. */
 #include "base/hash.h"
+#include "base/hash_wide.h"
 #include "tests/common/test_run.h"
 
 #include <string.h>
@@ -17,6 +18,24 @@ START_TEST(known_values) {
     ck_assert(hash128_equal(h, h));
     ck_assert(!hash128_equal(h, (struct hash128){h.lo, h.hi ^ 1}));
     ck_assert(!hash128_equal(h, (struct hash128){h.lo ^ 1, h.hi}));
+}
+END_TEST
+
+/* Whatever vectors it uses, bulk gives the value of the plain one. */
+START_TEST(bulk_is_the_same_hash) {
+    static uint8_t bytes[5000];
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)rand_at(3, i);
+    for (size_t n = 0; n <= 4900; n += n < 1200 ? 1 : 97) {
+        uint64_t want = hash64(bytes + n % 64, n, 0);
+        ck_assert_uint_eq(hash64_bulk(bytes + n % 64, n), want);
+#if defined(__x86_64__)
+        if (__builtin_cpu_supports("avx2"))
+            ck_assert_uint_eq(hash64_avx2(bytes + n % 64, n), want);
+        if (__builtin_cpu_supports("avx512f"))
+            ck_assert_uint_eq(hash64_avx512(bytes + n % 64, n), want);
+#endif
+    }
 }
 END_TEST
 
@@ -84,6 +103,7 @@ int main(void) {
     Suite *s = suite_create("hash");
     TCase *tc = tcase_create("hash");
     tcase_add_test(tc, known_values);
+    tcase_add_test(tc, bulk_is_the_same_hash);
     tcase_add_test(tc, the_chain_depends_on_all_of_its_past);
     tcase_add_test(tc, both_paths_agree_with_one_plain_hash);
     tcase_add_test(tc, draws_are_a_function_of_seed_and_position);

@@ -34,6 +34,11 @@ void copy_stream(void *to, const void *from, size_t n)
     for (; at + PAGES * PAGE <= n; at += PAGES * PAGE)
         for (size_t j = at; j < at + PAGE; j += 2 * LINE)
             for (size_t k = j; k < j + PAGES * PAGE; k += PAGE) {
+                size_t next = k + PAGES * PAGE; /* of the same page's place in the next group */
+                if (next < n) {
+                    _mm_prefetch((const char *)s + next, _MM_HINT_T1);
+                    _mm_prefetch((const char *)s + next + LINE, _MM_HINT_T1);
+                }
                 line(d + k, s + k);
                 line(d + k + LINE, s + k + LINE);
             }

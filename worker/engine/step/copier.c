@@ -82,7 +82,7 @@ static uint64_t sum_piece(uint64_t sum, const uint8_t *from, size_t at, size_t n
     for (size_t i = at; i < at + n; i += SLICE) {
         for (size_t k = i + n; k < i + n + SLICE && k < end; k += LINE)
             __builtin_prefetch(from + k, 0, 2);
-        sum = (sum ^ hash64(from + i, SLICE, 0)) * 0x9E3779B97F4A7C15u;
+        sum = (sum ^ hash64_bulk(from + i, SLICE)) * 0x9E3779B97F4A7C15u;
     }
     return sum;
 }
