@@ -325,9 +325,14 @@ void copier_destroy(struct copier **cp)
         return;
     atomic_store(&c->stop, true);
     for (int i = 0; i < LANES; i++) {
-        sem_post(&c->lanes[i].wake);
-        if (c->lanes[i].started)
-            pthread_join(c->lanes[i].thread, NULL);
+        struct lane *l = &c->lanes[i];
+        struct sched_param p = {0};
+        sem_post(&l->wake);
+        if (!l->started)
+            continue;
+        /* where allowed: or a busy machine makes closing wait for an idle lane's last block */
+        (void)pthread_setschedparam(l->thread, SCHED_OTHER, &p);
+        pthread_join(l->thread, NULL);
     }
     for (int i = 0; i < LANES; i++)
         sem_destroy(&c->lanes[i].wake);
