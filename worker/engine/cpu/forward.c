@@ -57,6 +57,8 @@ static uint32_t groups_per_tile(const struct forward *f, const struct packed_mat
 {
     uint64_t one = (uint64_t)PACKED_ROWS * PACKED_COLS * m->n_blocks * n_rows;
     uint64_t threads = pool_threads(f->pool), tiles = one * n_groups / TILE_MACS;
+    if (threads == 1 && n_rows <= 4) /* nobody to share with: one long stream reads faster */
+        return (n_groups + 1) & ~1u;
     tiles = (tiles / threads + 1) * threads;
     uint32_t each = (uint32_t)((n_groups + tiles - 1) / tiles);
     return (each + 1) & ~1u;
