@@ -164,6 +164,79 @@ void mem_pool_set(const char *name, size_t asked, size_t used, size_t limit) {
     pthread_mutex_unlock(&pools_lock);
 }
 
+void mem_pool_used(const char *name, size_t used) {
+    pthread_mutex_lock(&pools_lock);
+    for (size_t i = 0; i < n_pools; i++)
+        if (strcmp(pools[i].name, name) == 0)
+            pools[i].asked = pools[i].used = used;
+    pthread_mutex_unlock(&pools_lock);
+}
+
+/* Resident bytes, and those of files among them (the program, libraries, a mapped model). */
+static size_t resident(size_t *of_files) {
+    unsigned long pages = 0, files = 0;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    *of_files = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f == NULL)
+        return 0;
+    if (fscanf(f, "%*u %lu %lu", &pages, &files) != 2)
+        pages = files = 0;
+    fclose(f);
+    *of_files = files * page;
+    return pages * page;
+}
+
+size_t mem_rss(void) {
+    size_t of_files;
+    return resident(&of_files);
+}
+
+static size_t program_own; /* of the program's bytes, those that are no file's; main's thread sets it */
+
+void mem_pool_program(void) {
+    size_t of_files, all = resident(&of_files);
+    program_own = all - of_files;
+    mem_pool_set(MEM_POOL_PROGRAM, all, all, 0);
+}
+
+static bool outside_the_door(const char *name) {
+    return strcmp(name, MEM_POOL_PROGRAM) == 0 || strcmp(name, MEM_POOL_FILE) == 0
+           || strcmp(name, MEM_POOL_HEAP) == 0;
+}
+
+void mem_pool_refresh(void) {
+    size_t named = 0, touched = program_own, used = mem_used(), model = 0, of_files;
+    size_t all = resident(&of_files);
+    pthread_mutex_lock(&pools_lock);
+    for (size_t i = 0; i < n_pools; i++) {
+        named += outside_the_door(pools[i].name) ? 0 : pools[i].asked;
+        touched += outside_the_door(pools[i].name) ? 0 : pools[i].used;
+        if (strcmp(pools[i].name, MEM_POOL_FILE) == 0)
+            model = pools[i].used;
+    }
+    pthread_mutex_unlock(&pools_lock);
+    size_t rest = used > named ? used - named : 0;
+    size_t program = program_own + (of_files > model ? of_files - model : 0);
+    size_t room = all - of_files > touched ? all - of_files - touched : 0;
+    mem_pool_set(MEM_POOL_HEAP, rest, rest < room ? rest : room, 0);
+    mem_pool_set(MEM_POOL_PROGRAM, program, program, 0);
+}
+
+size_t mem_resident(const void *p, size_t bytes) {
+    unsigned char in[4096];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = p != NULL ? map_size(bytes) / page : 0, sum = 0;
+    assert((uintptr_t)p % page == 0);
+    for (size_t at = 0, some; at < n; at += some) {
+        some = n - at < sizeof(in) ? n - at : sizeof(in);
+        if (mincore((char *)(uintptr_t)p + at * page, some * page, in) != 0)
+            return 0;
+        for (size_t i = 0; i < some; i++)
+            sum += in[i] & 1;
+    }
+    return sum * page;
+}
+
 size_t mem_pool_rows(struct mem_pool_row *out, size_t cap) {
     pthread_mutex_lock(&pools_lock);
     size_t n = n_pools < cap ? n_pools : cap;
@@ -186,4 +259,5 @@ void mem_pool_print(FILE *f) {
         total += rows[i].used;
     }
     fprintf(f, "%-24s %12s %12zu %12s\n", "sum", "", total / 1024, "");
+    fprintf(f, "%-24s %12s %12zu %12s\n", "resident", "", mem_rss() / 1024, "");
 }

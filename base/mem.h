@@ -34,8 +34,24 @@ void mem_fail_nth(uint64_t n);
 /* The table of pools. `name` must outlive the process; at most MEM_POOLS_MAX, more are ignored. */
 #define MEM_POOLS_MAX 32
 struct mem_pool_row { const char *name; size_t asked, used, limit; };
+#define MEM_POOL_PROGRAM "program and libraries"
+#define MEM_POOL_FILE "model file"
+#define MEM_POOL_HEAP "other heap"
 void mem_pool_set(const char *name, size_t asked, size_t used, size_t limit);
+void mem_pool_used(const char *name, size_t used); /* of a pool that takes as it goes: asked too */
+/* The row MEM_POOL_PROGRAM: what is resident now. Called first in main. */
+void mem_pool_program(void);
+/* Before the table is looked at: MEM_POOL_PROGRAM with the pages of libraries touched since, and
+ * MEM_POOL_HEAP: asked = what is given out here and by no other row's name, used = of it at most what
+ * can be resident beside the other rows (zeroed arrays are not touched at once). Resident memory
+ * that nobody asked for here stays a difference between sum and resident. */
+void mem_pool_refresh(void);
 size_t mem_pool_rows(struct mem_pool_row *out, size_t cap);
-void mem_pool_print(FILE *f);
+void mem_pool_print(FILE *f); /* the rows, their sum, and what the process really has resident */
+
+/* What the system says: resident bytes of this process (0 = it does not say), and of the mapping
+ * [p, p + bytes) of mem_map, p NULL = 0. */
+size_t mem_rss(void);
+size_t mem_resident(const void *p, size_t bytes);
 
 #endif

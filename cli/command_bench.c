@@ -15,7 +15,7 @@ static struct bench_engine b; /* the one run of this process: too big for a stac
 static struct {
     const char *model, *threads, *seqs, *contexts, *peer, *peer_model, *kernel, *kv_type;
     int64_t prefill, rounds;
-    bool json;
+    bool json, precise;
 } o;
 
 static const struct flag flags[] = {
@@ -28,6 +28,8 @@ static const struct flag flags[] = {
     {"rounds", FLAG_INT, &o.rounds, 1, 31, "N", "samples of each figure (default 5)"},
     {"kernel", FLAG_TEXT, &o.kernel, 0, 0, "NAME", "auto, scalar, avx2 or avx512 (default auto)"},
     {"kv-type", FLAG_TEXT, &o.kv_type, 0, 0, "NAME", "f16 or int8 (default f16)"},
+    {"precise", FLAG_BOOL, &o.precise, 0, 0, "",
+     "every figure also with the precise setting, in turn"},
     {"peer", FLAG_TEXT, &o.peer, 0, 0, "PATH", "a llama-bench to compare with, interleaved"},
     {"peer-model", FLAG_TEXT, &o.peer_model, 0, 0, "FILE", "its file (default: --model)"},
     {"json", FLAG_BOOL, &o.json, 0, 0, "", "one JSON object on stdout instead of the table"},
@@ -60,6 +62,7 @@ static int take_lists(struct err *e) {
         return -1;
     if (o.peer != NULL && access(o.peer, X_OK) != 0)
         return err_set(e, ERR_NOT_FOUND, "--peer %s is no program that can be run", o.peer);
+    b.precise = o.precise;
     b.model_path = o.model;
     b.peer = o.peer;
     b.peer_model = o.peer_model != NULL ? o.peer_model : o.model;

@@ -19,7 +19,7 @@ static struct eval_run r; /* the one run of this process */
 static struct {
     const char *model, *against, *kv_type, *against_kv, *kernel, *plot;
     int64_t ctx, self, threads;
-    bool json, chat, past_end;
+    bool json, chat, past_end, precise, against_precise;
 } o;
 
 static const struct flag flags[] = {
@@ -28,6 +28,9 @@ static const struct flag flags[] = {
     {"kv-type", FLAG_TEXT, &o.kv_type, 0, 0, "NAME", "A's K and V: f16 or int8 (default f16)"},
     {"against-kv-type", FLAG_TEXT, &o.against_kv, 0, 0, "NAME",
      "B's; without --against B is A's file"},
+    {"precise", FLAG_BOOL, &o.precise, 0, 0, "", "A with 16-bit inputs where 8 bits cost most"},
+    {"against-precise", FLAG_BOOL, &o.against_precise, 0, 0, "",
+     "B so; without --against B is A's file"},
     {"ctx", FLAG_INT, &o.ctx, 2, HPARAMS_CONTEXT_MAX, "N",
      "positions of a window (default 2048, or less)"},
     {"self", FLAG_INT, &o.self, 1, HPARAMS_CONTEXT_MAX, "N",
@@ -181,7 +184,10 @@ static int take(struct err *e) {
     if (o.past_end && o.self == 0)
         return err_set(e, ERR_BAD_VALUE, "--past-end belongs to --self");
     r.a.path = o.model;
-    r.b.path = o.against != NULL ? o.against : o.against_kv != NULL ? o.model : NULL;
+    r.a.precise = o.precise;
+    r.b.precise = o.against_precise;
+    bool own = o.against_kv != NULL || o.against_precise; /* B is A's file, run otherwise */
+    r.b.path = o.against != NULL ? o.against : own ? o.model : NULL;
     r.ctx = (uint32_t)o.ctx;
     r.threads = o.threads > 0 ? (uint32_t)o.threads : all_cores();
     return 0;

@@ -10,7 +10,7 @@ static const char *kv_name(const struct eval_side *s) {
 }
 
 void eval_report_side(const struct eval_side *s, char *out, size_t cap) {
-    snprintf(out, cap, "%s (%s KV)", s->model.name, kv_name(s));
+    snprintf(out, cap, "%s (%s KV%s)", s->model.name, kv_name(s), s->precise ? ", precise" : "");
 }
 
 static void heading(const struct eval_run *r, bool self, FILE *f) {
@@ -131,7 +131,8 @@ static json_t *slope_json(const struct eval_line *l) {
 }
 
 static json_t *side_json(const struct eval_side *s) {
-    return json_pack("{s:s,s:s}", "model", s->model.name, "kv", kv_name(s));
+    return json_pack("{s:s,s:s,s:b}", "model", s->model.name, "kv", kv_name(s), "precise",
+                     s->precise);
 }
 
 json_t *eval_report_json(const struct eval_run *r, bool self) {

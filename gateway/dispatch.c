@@ -378,9 +378,15 @@ int dispatch_create(struct dispatch **out, struct gateway *g, struct transport *
     d->open_handles += 2;
     d->ticking = true;
     rearm(d);
-    mem_pool_set("gateway: sequences", d->region_bytes, d->region_bytes, 0);
     *out = d;
     return 0;
+}
+
+void dispatch_pools(const struct dispatch *d)
+{
+    mem_pool_set("gateway: sequences", d->region_bytes, mem_resident(d->region, d->region_bytes),
+                 d->region_bytes);
+    mem_pool_refresh();
 }
 
 static void on_closed(uv_handle_t *h)

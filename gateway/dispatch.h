@@ -75,5 +75,7 @@ struct dispatch_workers {
     uint32_t active, waiting, block_tokens; char family[32];
 };
 void dispatch_workers(const struct dispatch *d, struct dispatch_workers *out);
+/* The gateway's rows of the table of pools (base/mem.h), as they are now. */
+void dispatch_pools(const struct dispatch *d);
 
 #endif

@@ -154,6 +154,7 @@ static int run(struct process *p)
     if (bad) {
         log_error("%s", e.msg);
     } else {
+        dispatch_pools(g->dispatch);
         mem_pool_print(stderr);
         log_info("serving %s on http port %u, rpc %s", p->model.name, http_port(g->http),
                  rpc_door_endpoint(g->rpc));
@@ -191,12 +192,15 @@ int main(int argc, char **argv)
     }
     signal(SIGPIPE, SIG_IGN);
     if (p.settings.supervisor_fd >= 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    mem_pool_program();
     log_open("gateway", (enum log_level)p.settings.log_level, p.settings.log_json);
     pin(&p.settings);
     if (model_open(&p.model, p.settings.model, p.settings.name, &e) != 0) {
         log_error("%s", e.msg);
         return EXIT_MODEL;
     }
+    mem_pool_set(MEM_POOL_FILE, gguf_file_bytes(p.model.gguf), gguf_drop_tensor_pages(p.model.gguf),
+                 0);
     mem_fail_nth((uint64_t)p.settings.debug_fail_alloc);
     int rc = run(&p);
     model_close(&p.model);

@@ -266,6 +266,21 @@ static void add_process(struct writer *w, const struct gateway *g)
     sample(w, "sluice:memory_bytes", "", (double)mem_used());
 }
 
+static void add_pools(struct writer *w, const struct gateway *g)
+{
+    struct mem_pool_row rows[MEM_POOLS_MAX];
+    dispatch_pools(g->dispatch);
+    size_t n = mem_pool_rows(rows, MEM_POOLS_MAX);
+    header(w, "sluice:pool_used_bytes", "gauge", "Resident memory of the gateway by pool.");
+    for (size_t i = 0; i < n; i++) {
+        char labels[96];
+        snprintf(labels, sizeof labels, ",pool=\"%s\"", rows[i].name);
+        sample(w, "sluice:pool_used_bytes", labels, (double)rows[i].used);
+    }
+    header(w, "sluice:process_resident_bytes", "gauge", "Resident memory, as the system says.");
+    sample(w, "sluice:process_resident_bytes", "", (double)mem_rss());
+}
+
 void metrics_render(struct gateway *g, struct buf *out)
 {
     struct writer w = {.out = out, .classes = &g->limits.classes};
@@ -274,4 +289,5 @@ void metrics_render(struct gateway *g, struct buf *out)
     add_counters(&w, &g->metrics);
     add_histograms(&w, &g->metrics);
     add_process(&w, g);
+    add_pools(&w, g);
 }

@@ -41,13 +41,14 @@ static int read_settings(struct settings *s, int argc, char **argv) {
     return EXIT_USAGE;
 }
 
-/* SIGTERM and SIGINT become a descriptor, before any thread exists; a gateway that goes away is no
+/* SIGTERM, SIGINT and SIGUSR1 (table of pools) become a descriptor, before any thread exists; a gateway that goes away is no
  * signal. */
 static int take_signals(struct err *e) {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGUSR1);
     signal(SIGPIPE, SIG_IGN);
     if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
         return err_set(e, ERR_INTERNAL, "sigprocmask: %s", strerror(errno));
@@ -73,19 +74,6 @@ static int follow_supervisor(int fd, struct err *e) {
     return 0;
 }
 
-/* What the program itself takes before it loads anything, for the table of pools. */
-static void note_program_bytes(void) {
-    unsigned long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-    if (f == NULL)
-        return;
-    if (fscanf(f, "%*u %lu", &pages) == 1) {
-        size_t bytes = pages * (size_t)sysconf(_SC_PAGESIZE);
-        mem_pool_set("program and libraries", bytes, bytes, 0);
-    }
-    fclose(f);
-}
-
 static void say_what_runs(const struct worker *w, const struct worker_config *cfg,
                           const char *endpoint) {
     const struct engine_limits *l = worker_limits(w);
@@ -95,7 +83,7 @@ static void say_what_runs(const struct worker *w, const struct worker_config *cf
              cfg->engine.n_threads, id);
     log_info("%u seats, %u KV blocks of %u positions, gateway at %s", cfg->max_seqs,
              l->n_blocks - 1, l->block_tokens, endpoint);
-    mem_pool_print(stderr);
+    worker_print_pools(w, stderr);
 }
 
 static int run(const struct settings *s, const struct model *m, int signal_fd) {
@@ -131,7 +119,7 @@ int main(int argc, char **argv) {
     if (done >= 0)
         return done;
     log_open("worker", (enum log_level)s.log_level, s.log_json);
-    note_program_bytes();
+    mem_pool_program();
     int signal_fd = take_signals(&e);
     if (signal_fd < 0 || follow_supervisor((int)s.supervisor_fd, &e) != 0) {
         log_error("%s", e.msg);

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "worker/pools.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -227,6 +228,10 @@ static void take_signals(struct step_loop *l) {
     struct signalfd_siginfo info;
     while (l->cfg.signal_fd >= 0
            && read(l->cfg.signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGUSR1) {
+            pools_print(l->cfg.engine, &l->store, stderr);
+            continue;
+        }
         /* Counted apart: Ctrl-C sends SIGINT to the group and the supervisor a SIGTERM on top. */
         uint32_t *seen = &l->signals[info.ssi_signo == SIGINT];
         if (++*seen >= 2)

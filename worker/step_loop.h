@@ -6,7 +6,7 @@
  * where an answer ends is the stopper's. It never blocks but in poll, reads the clock, and is the
  * engine's only caller.
  *
- * Ends: SIGTERM or SIGINT (or step_loop_drain) drains: what runs ends, the rest is handed back,
+ * SIGUSR1 prints the table of pools. Ends: SIGTERM or SIGINT (or step_loop_drain) drains: what runs ends, the rest is handed back,
  * then LOOP_DRAINED; so does drain_timeout, or half a second without any session. The same signal a
  * second time, the end of the supervisor, or step_loop_stop: LOOP_STOPPED at once. A lost device or
  * a step the engine refuses: LOOP_FAILED. Thread: one; step_loop_drain and step_loop_stop from any.

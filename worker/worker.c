@@ -2,6 +2,7 @@
 #include "worker/worker.h"
 
 #include "base/mem.h"
+#include "worker/pools.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -224,6 +225,10 @@ void worker_drain(struct worker *w) {
 
 void worker_stop(struct worker *w) {
     step_loop_stop(w->loop);
+}
+
+void worker_print_pools(const struct worker *w, FILE *f) {
+    pools_print(w->engine, &w->loop->store, f);
 }
 
 void worker_stats(const struct worker *w, struct worker_stats *out) {

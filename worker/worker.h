@@ -45,6 +45,7 @@ void worker_drain(struct worker *w);
 void worker_stop(struct worker *w);
 void worker_stats(const struct worker *w,
                   struct worker_stats *out); /* not while it runs on another thread */
+void worker_print_pools(const struct worker *w, FILE *f); /* likewise; worker/pools.h */
 const struct engine_limits *worker_limits(const struct worker *w);
 
 #endif

@@ -97,9 +97,13 @@ START_TEST(pool_table_updates_rows_and_has_an_end) {
     mem_pool_set("kv", 100, 10, 200);
     mem_pool_set("kv", 100, 90, 200);
     struct mem_pool_row rows[MEM_POOLS_MAX];
-    ck_assert_uint_eq(mem_pool_rows(rows, MEM_POOLS_MAX), 1);
-    ck_assert_str_eq(rows[0].name, "kv");
-    ck_assert_uint_eq(rows[0].used, 90);
+    size_t n = mem_pool_rows(rows, MEM_POOLS_MAX), seen = 0;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].name, "kv") == 0) {
+            ck_assert_uint_eq(rows[i].used, 90);
+            seen++;
+        }
+    ck_assert_uint_eq(seen, 1);
     for (int i = 0; i < MEM_POOLS_MAX + 5; i++) {
         snprintf(names[i], sizeof(names[i]), "p%d", i);
         mem_pool_set(names[i], 1, 2048, 0);
@@ -117,6 +121,51 @@ START_TEST(pool_table_updates_rows_and_has_an_end) {
 }
 END_TEST
 
+START_TEST(resident_pages_are_those_touched) {
+    size_t page = 4096, n = 64 * page;
+    char *p = mem_map(n);
+    ck_assert_ptr_nonnull(p);
+    ck_assert_uint_eq(mem_resident(p, n), 0);
+    ck_assert_uint_eq(mem_resident(NULL, n), 0);
+    memset(p, 1, 5 * page);
+    p[20 * page] = 1;
+    ck_assert_uint_eq(mem_resident(p, n), 6 * page);
+    size_t before = mem_rss();
+    ck_assert_uint_gt(before, 6 * page);
+    mem_unmap(p, n);
+}
+END_TEST
+
+static struct mem_pool_row row(const char *name) {
+    struct mem_pool_row rows[MEM_POOLS_MAX];
+    size_t n = mem_pool_rows(rows, MEM_POOLS_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return rows[i];
+    return (struct mem_pool_row){0};
+}
+
+/* Before the rows run out: the order of the cases below. */
+START_TEST(heap_row_is_what_no_other_row_asked_for) {
+    mem_pool_program();
+    ck_assert_uint_gt(row(MEM_POOL_PROGRAM).used, 100000);
+    mem_pool_refresh();
+    size_t before = row(MEM_POOL_HEAP).asked;
+    void *named = mem_alloc(1000000), *other = mem_alloc(70000);
+    mem_pool_set("kv", 1000000, 5, 0);
+    mem_pool_refresh();
+    ck_assert_uint_eq(row(MEM_POOL_HEAP).asked, before + 70000);
+    mem_pool_used("kv", 400000);
+    mem_pool_used("nobody", 1);
+    mem_pool_refresh();
+    ck_assert_uint_eq(row(MEM_POOL_HEAP).asked, before + 670000);
+    ck_assert_uint_eq(row("kv").used, 400000);
+    ck_assert_uint_le(row(MEM_POOL_HEAP).used, row(MEM_POOL_HEAP).asked);
+    mem_free(named);
+    mem_free(other);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("mem");
     TCase *tc = tcase_create("mem");
@@ -125,6 +174,8 @@ int main(void) {
     tcase_add_test(tc, sizes_that_overflow_are_refused);
     tcase_add_test(tc, the_nth_allocation_fails_once);
     tcase_add_test(tc, maps_are_whole_zeroed_pages);
+    tcase_add_test(tc, resident_pages_are_those_touched);
+    tcase_add_test(tc, heap_row_is_what_no_other_row_asked_for);
     tcase_add_test(tc, pool_table_updates_rows_and_has_an_end);
     suite_add_tcase(s, tc);
     return test_run(s);

@@ -115,6 +115,71 @@ START_TEST(sigterm_drains) {
 }
 END_TEST
 
+/* A row of the table of pools as printed, "used" in KiB; the last one of that name in the text. */
+static long pool_row(const char *text, const char *name) {
+    const char *at = NULL;
+    long asked, used;
+    for (const char *p = text; (p = strstr(p, name)) != NULL; p++)
+        at = p;
+    ck_assert_msg(at != NULL, "no row %s in\n%s", name, text);
+    at += strlen(name);
+    int n = sscanf(at, " %ld %ld", &asked, &used);
+    return n == 2 ? used : n == 1 ? asked : -1; /* sum and resident have one figure */
+}
+
+static size_t text_of(const char *path, char *out, size_t cap) {
+    FILE *f = fopen(path, "re");
+    ck_assert_ptr_nonnull(f);
+    size_t n = fread(out, 1, cap - 1, f);
+    out[n] = '\0';
+    fclose(f);
+    return n;
+}
+
+static uint32_t tables_in(const char *text) {
+    uint32_t n = 0;
+    for (const char *p = text; (p = strstr(p, "\nresident ")) != NULL; p++)
+        n++;
+    return n;
+}
+
+/* At start and, on SIGUSR1, after work: the KV row has grown, and the sum is the RSS within 10 %. */
+static void check_pools(char *const *more, uint32_t lines) {
+    static struct book b;
+    static char path[4200], text[65536];
+    fill(&b, lines);
+    snprintf(path, sizeof(path), "%s/pools", rig.dir);
+    int keep = dup(2), to = open(path, O_CREAT | O_TRUNC | O_RDWR | O_APPEND | O_CLOEXEC, 0600);
+    ck_assert(keep >= 0 && to >= 0);
+    dup2(to, 2);
+    pid_t pid = spawn(more);
+    dup2(keep, 2);
+    close(keep);
+    book_run(&gw, &b, 0);
+    text_of(path, text, sizeof(text));
+    long before = pool_row(text, "\nkv blocks");
+    kill(pid, SIGUSR1);
+    while (tables_in(text) < 2) { /* the test's own time limit ends this */
+        struct pollfd nothing = {.fd = -1};
+        poll(&nothing, 1, 10);
+        text_of(path, text, sizeof(text));
+    }
+    long sum = pool_row(text, "\nsum"), rss = pool_row(text, "\nresident");
+    ck_assert_int_gt(pool_row(text, "\nkv blocks"), before);
+#ifndef SLUICE_ASAN
+    ck_assert_msg(labs(sum - rss) * 10 <= rss, "sum %ld KiB, resident %ld KiB\n%s", sum, rss, text);
+#endif
+    kill(pid, SIGKILL);
+    wait_exit(pid);
+    close(to);
+}
+
+START_TEST(table_of_pools_is_the_rss) {
+    /* A pool of some MB of the tiny model's blocks, half of it touched. */
+    check_pools((char *[]){(char *)"--kv-tokens=8192", NULL}, 8);
+}
+END_TEST
+
 START_TEST(an_idle_worker_leaves_at_once) {
     static struct book b;
     fill(&b, 0);
@@ -230,6 +295,7 @@ int main(void) {
     tcase_add_checked_fixture(t, open_gateway, close_gateway);
     tcase_add_test(t, exit_codes);
     tcase_add_test(t, sigterm_drains);
+    tcase_add_test(t, table_of_pools_is_the_rss);
     tcase_add_test(t, an_idle_worker_leaves_at_once);
     tcase_add_test(t, killed_in_the_middle);
     tcase_add_test(t, an_allocation_fails);
