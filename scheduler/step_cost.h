@@ -4,18 +4,22 @@
  * swap-in, admission and routing predict waits, and the simulator imitates a measured worker, all with one
  * model. Its coefficients travel in STATUS.
  *
- * Model: time = sum of coefficient x feature, all coefficients >= 0. Features of a step:
+ * Model: time = sum of coefficient x feature, all coefficients >= 0, so a step that does more of anything never
+ * costs less. Features of a step:
  *   one      1 (launch, and the read of the weights)
- *   tokens   positions computed
- *   spill    positions beyond COST_KNEE: below it a step is bound by reading the weights, above by arithmetic
+ *   first    positions computed, up to COST_KNEE of them: below it a product works from the packed weights
+ *   spill    positions beyond COST_KNEE
  *   spans    sequences in it
  *   rows     rows sampled or scored (the output head)
- *   reads    positions of K and V read by spans of one position (decode attention), in thousands
- *   pairs    query position x key position of longer spans (prefill attention), in thousands
+ *   reads    positions of K and V read, once per COST_TILE positions of a span (all of decode attention), in thousands
+ *   pairs    query position x key position (the bulk of prefill attention), in thousands
  *   cold     1 for the first step after a park or a pause of > 5 ms (caches lost, cores asleep)
- * Learning: normalised recursive least squares with forgetting (Haykin, Adaptive Filter Theory, ch. 10), the error
- * clipped at COST_CLIP x the prediction so that one descheduled step does not bend it, coefficients kept within
- * [1/COST_RANGE, COST_RANGE] x the cold start's (where that is 0: >= 0). Deterministic: same updates, same bytes.
+ *
+ * Learning: recursive least squares on the relative error, with forgetting only along what a step shows
+ * (R. Kulhavy, Restricted exponential forgetting in real-time identification, 1987), so that what is not seen is kept.
+ * Features are scaled by the cold start. The error is clipped at COST_CLIP x the prediction, and at a few times the usual
+ * error, so that one descheduled step does not bend it. Coefficients are kept within [1/COST_RANGE, COST_RANGE] x the
+ * cold start's (where that is 0: from 0 on). Deterministic: same updates, same bytes, on every machine.
  * Pure: no clock, no allocation, plain storage of fixed size, copied by assignment. Thread: one owner.
  */
 #ifndef SLUICE_SCHEDULER_STEP_COST_H
@@ -26,12 +30,15 @@
 
 #define COST_FEATURES 8
 #define COST_KNEE 8
+#define COST_TILE 32
 #define COST_CLIP 2.0
 #define COST_RANGE 64.0
 
-enum cost_feature { COST_ONE, COST_TOKENS, COST_SPILL, COST_SPANS, COST_ROWS, COST_READS, COST_PAIRS, COST_COLD };
+enum cost_feature {
+    COST_ONE, COST_FIRST, COST_SPILL, COST_SPANS, COST_ROWS, COST_READS, COST_PAIRS, COST_COLD
+};
 
-struct step_shape { /* a step as the planner counts it up */
+struct step_shape { /* a step as the planner counts it up; zero it, then add spans */
     uint32_t tokens, spans, rows;
     uint64_t reads, pairs;
     bool cold;
@@ -45,16 +52,18 @@ struct step_cost {
     double error;                               /* decayed mean of |relative error| before each update */
 };
 
-/* Cold-start tables: "cpu" (scaled by the model's bytes and the threads), "null" (its two made-up costs). */
+/* Cold-start tables: "cpu" (scaled by the model's bytes and the threads), "null" (its two made-up costs).
+ * start_ns: finite, >= 0. */
 void step_cost_init(struct step_cost *c, const double start_ns[COST_FEATURES]);
 void step_cost_start_cpu(double start_ns[COST_FEATURES], uint64_t weight_bytes, uint64_t kv_bytes_token, uint32_t threads);
 void step_cost_start_null(double start_ns[COST_FEATURES], uint64_t step_ns, uint64_t token_ns);
 
-/* A span of n positions after pos added to the shape; rows: of it. */
+/* A span of n positions after pos added to the shape; rows: of it. n = 0 adds nothing. */
 void step_shape_add(struct step_shape *s, uint32_t pos, uint32_t n, uint32_t rows);
 uint64_t step_cost_ns(const struct step_cost *c, const struct step_shape *s);
 void step_cost_learn(struct step_cost *c, const struct step_shape *s, uint64_t device_ns);
-/* The most positions, 0 .. n, of one more span at pos that keep the whole step within limit_ns. O(log n). */
+/* The most positions, 0 .. n, of one more span at pos, one row of it wanted, that keep the whole step within limit_ns.
+ * O(log n). */
 uint32_t step_cost_chunk(const struct step_cost *c, const struct step_shape *s, uint32_t pos, uint32_t n,
                          uint64_t limit_ns);
 
