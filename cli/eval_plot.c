@@ -5,7 +5,7 @@
 
 #define WIDTH 720.0
 #define LEFT 70.0
-#define RIGHT 20.0
+#define RIGHT 30.0
 #define PANEL 180.0
 #define GAP 50.0
 #define TOP 40.0
@@ -23,10 +23,17 @@ static double agreement_value(const struct eval_stats *s, uint32_t i) {
 struct panel {
     const char *name;
     double (*value)(const struct eval_stats *s, uint32_t i);
-    double low, high, top;
+    double mean;
+    double low, high, step, top; /* low and high: multiples of the tick's step */
 };
 
-static void range(struct panel *p, const struct eval_stats *s, double floor, double ceiling) {
+/* 1, 2 or 5 times a power of ten, about `wide` / TICKS: labels a person can read. */
+static double tick_step(double wide) {
+    double power = pow(10, floor(log10(wide / TICKS))), digits = wide / TICKS / power;
+    return power * (digits > 5 ? 10 : digits > 2 ? 5 : digits > 1 ? 2 : 1);
+}
+
+static void range(struct panel *p, const struct eval_stats *s, double least, double most) {
     p->low = INFINITY;
     p->high = -INFINITY;
     for (uint32_t i = 0; i < EVAL_BUCKETS; i++) {
@@ -36,9 +43,12 @@ static void range(struct panel *p, const struct eval_stats *s, double floor, dou
     }
     if (!isfinite(p->low))
         p->low = p->high = 0;
-    double margin = (p->high - p->low) * 0.1 + 1e-6 + fabs(p->high) * 1e-3;
-    p->low = fmax(p->low - margin, floor);
-    p->high = fmin(p->high + margin, ceiling);
+    double margin = (p->high - p->low) * 0.05 + 1e-6 + fabs(p->high) * 1e-3;
+    p->low = fmax(p->low - margin, least);
+    p->high = fmin(p->high + margin, most);
+    p->step = tick_step(p->high - p->low);
+    p->low = p->step * floor(p->low / p->step + 1e-9);
+    p->high = p->step * ceil(p->high / p->step - 1e-9);
 }
 
 static double y_of(const struct panel *p, double v) {
@@ -55,15 +65,25 @@ static void axes(struct buf *out, const struct eval_stats *s, const struct panel
              p->name);
     buf_addf(out, "<rect x='%.0f' y='%.1f' width='%.1f' height='%.0f' fill='none' "
                   "stroke='#888'/>\n", LEFT, p->top, WIDTH - LEFT - RIGHT, PANEL);
-    for (int t = 0; t <= TICKS; t++) {
-        double v = p->low + (p->high - p->low) * t / TICKS, y = y_of(p, v);
-        double at = (double)s->positions * t / TICKS;
+    int n = (int)((p->high - p->low) / p->step + 0.5);
+    for (int t = 0; t <= n; t++) {
+        double v = p->low + p->step * t, y = y_of(p, v);
         buf_addf(out, "<line x1='%.0f' x2='%.1f' y1='%.1f' y2='%.1f' stroke='#ddd'/>\n", LEFT,
                  WIDTH - RIGHT, y, y);
         buf_addf(out, "<text x='%.0f' y='%.1f' text-anchor='end'>%.4g</text>\n", LEFT - 6, y + 4,
-                 v);
+                 fabs(v) < p->step / 2 ? 0 : v);
+    }
+    for (int t = 0; t <= TICKS; t++) {
+        double at = (double)s->positions * t / TICKS;
         buf_addf(out, "<text x='%.1f' y='%.1f' text-anchor='middle'>%.0f</text>\n", x_of(s, at),
                  p->top + PANEL + 16, at);
+    }
+    if (isfinite(p->mean)) {
+        double y = y_of(p, p->mean);
+        buf_addf(out, "<line x1='%.0f' x2='%.1f' y1='%.1f' y2='%.1f' stroke='#c60' "
+                      "stroke-dasharray='6 4'/>\n", LEFT, WIDTH - RIGHT, y, y);
+        buf_addf(out, "<text x='%.1f' y='%.1f' text-anchor='end' fill='#c60'>mean %.4g</text>\n",
+                 WIDTH - RIGHT, p->top - 8, p->mean);
     }
 }
 
@@ -75,6 +95,12 @@ static void curve(struct buf *out, const struct eval_stats *s, const struct pane
             buf_addf(out, "%.1f,%.1f ", x_of(s, at), y_of(p, v));
     }
     buf_adds(out, "'/>\n");
+    for (uint32_t i = 0; i < EVAL_BUCKETS; i++) {
+        double v = p->value(s, i), at = (i + 0.5) * s->positions / EVAL_BUCKETS;
+        if (isfinite(v))
+            buf_addf(out, "<circle cx='%.1f' cy='%.1f' r='3' fill='#06c'/>\n", x_of(s, at),
+                     y_of(p, v));
+    }
 }
 
 static void escaped(struct buf *out, const char *text) {
@@ -88,9 +114,12 @@ static void escaped(struct buf *out, const char *text) {
 }
 
 void eval_plot_svg(struct buf *out, const struct eval_stats *s, const char *title) {
-    struct panel first = {s->two ? "KL(B || A), nats per token" : "nats per token", drift_value, 0,
-                          0, TOP + 20};
-    struct panel second = {"top-1 agreement, %", agreement_value, 0, 0, TOP + 20 + PANEL + GAP};
+    struct panel first = {s->two ? "KL(B || A), nats per token" : "nats per token", drift_value,
+                          .mean = eval_mean(s->two ? s->all.kl : s->all.nll_a, s->all.n),
+                          .top = TOP + 20};
+    struct panel second = {"top-1 agreement, %", agreement_value,
+                           .mean = 100 * eval_agreement(&s->all),
+                           .top = TOP + 20 + PANEL + GAP};
     double height = s->two ? second.top + PANEL + 40 : first.top + PANEL + 40;
     buf_addf(out, "<svg xmlns='http://www.w3.org/2000/svg' width='%.0f' height='%.0f' "
                   "font-family='sans-serif' font-size='12'>\n<rect width='100%%' height='100%%' "
@@ -105,7 +134,7 @@ void eval_plot_svg(struct buf *out, const struct eval_stats *s, const char *titl
         axes(out, s, &second);
         curve(out, s, &second);
     }
-    buf_addf(out, "<text x='%.1f' y='%.1f' text-anchor='middle'>position in the text</text>\n"
+    buf_addf(out, "<text x='%.1f' y='%.1f' text-anchor='middle'>position in the text, tokens</text>\n"
                   "</svg>\n", (WIDTH + LEFT) / 2, height - 6);
 }
 

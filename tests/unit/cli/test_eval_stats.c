@@ -92,6 +92,8 @@ START_TEST(plots) {
     ck_assert_ptr_nonnull(strstr(buf_str(&svg), "a&#60;b &#38; c"));
     ck_assert_ptr_nonnull(strstr(buf_str(&svg), "</svg>"));
     ck_assert_ptr_null(strstr(buf_str(&svg), "nan"));
+    ck_assert_ptr_nonnull(strstr(buf_str(&svg), "'end'>0.005</text>")); /* round ticks */
+    ck_assert_ptr_nonnull(strstr(buf_str(&svg), "mean "));
     buf_clear(&svg);
     eval_stats_init(&stats, false, 10); /* nothing scored: still a picture */
     eval_plot_line(line, &stats);

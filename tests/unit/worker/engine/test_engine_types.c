@@ -7,6 +7,7 @@
 #include "tests/tiny/tiny_model.h"
 #include "tests/tiny/tiny_reference.h"
 #include "tests/unit/worker/engine/engine_rig.h"
+#include "worker/engine/cpu/ops.h"
 
 #include <math.h>
 #include <string.h>
@@ -42,12 +43,13 @@ static void write_model(uint32_t matrices, uint32_t embedding)
 }
 
 /* Logits of LEN positions, in chunks that reach both the kernels for few and for many tokens. */
-static void logits_of(enum engine_kernel kernel, uint32_t threads, float *out)
+static void logits_of(enum engine_kernel kernel, uint32_t threads, bool precise, float *out)
 {
     static const uint32_t chunks[] = {1, 3, 50, 66};
     int32_t ids[LEN];
     struct engine_config cfg = rig_config("cpu");
     cfg.kernel = kernel;
+    cfg.precise = precise;
     cfg.n_threads = threads;
     rig_open(&rig, path, &cfg);
     rig_ids(ids, LEN, 31, VOCAB);
@@ -100,13 +102,28 @@ static void compare_with_reference(const char *name)
     tiny_reference_destroy(&ref);
 }
 
+/* Scalar against each instance this CPU runs, one and two threads. */
+static void every_kernel_agrees(const char *name, bool precise)
+{
+    static const enum engine_kernel kernels[] = {ENGINE_KERNEL_AVX2, ENGINE_KERNEL_AVX512};
+    logits_of(ENGINE_KERNEL_SCALAR, 1, precise, plain);
+    rig_close(&rig);
+    for (uint32_t k = 0; k < 2; k++) {
+        if (cpu_ops_choose(kernels[k], NULL) == NULL)
+            continue;
+        logits_of(kernels[k], 1 + k, precise, best);
+        rig_close(&rig);
+        ck_assert_msg(memcmp(plain, best, sizeof best) == 0, "%s, precise %d: %s differs", name,
+                      precise, k == 0 ? "avx2" : "avx512");
+    }
+}
+
 START_TEST(one_type)
 {
     write_model(rows[_i].matrices, rows[_i].embedding);
-    logits_of(ENGINE_KERNEL_SCALAR, 1, plain);
-    rig_close(&rig);
-    logits_of(ENGINE_KERNEL_AUTO, 2, best);
-    ck_assert_msg(memcmp(plain, best, sizeof best) == 0, "%s: kernels differ", rows[_i].name);
+    every_kernel_agrees(rows[_i].name, true);
+    every_kernel_agrees(rows[_i].name, false);
+    logits_of(ENGINE_KERNEL_AUTO, 2, false, best);
     compare_with_reference(rows[_i].name);
     rig_close(&rig);
 }
@@ -120,7 +137,7 @@ START_TEST(nothing_is_lost)
     struct gguf_builder b;
     struct gguf *g;
     write_model(type, type);
-    logits_of(ENGINE_KERNEL_AUTO, 1, best);
+    logits_of(ENGINE_KERNEL_AUTO, 1, false, best);
     rig_close(&rig);
     ck_assert_int_eq(gguf_open(&g, path, NULL), 0);
     gguf_builder_init(&b);
@@ -141,7 +158,7 @@ START_TEST(nothing_is_lost)
     FILE *f = fopen(path, "wb");
     ck_assert(p != NULL && f != NULL && fwrite(p, 1, n, f) == n && fclose(f) == 0);
     free(p);
-    logits_of(ENGINE_KERNEL_AUTO, 1, plain);
+    logits_of(ENGINE_KERNEL_AUTO, 1, false, plain);
     rig_close(&rig);
     ck_assert_mem_eq(plain, best, sizeof best);
 }

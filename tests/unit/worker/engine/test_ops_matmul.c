@@ -82,6 +82,30 @@ START_TEST(twins_equal_for_all_token_counts) {
 }
 END_TEST
 
+/* Every remainder of a row group, both sides of each kernel's change of path, one block and a few,
+ * stored and added. */
+START_TEST(twins_equal_at_the_edges) {
+    static const uint32_t tokens[] = {1, 2, 3, 5, 6, 7, 8, 9, 12, 13, 17};
+    for (int kind = 0; kind < TYPES; kind++) {
+        for (uint32_t rows = 1; rows <= 34; rows++) {
+            uint32_t blocks = 1 + rows % 3, cols = 32 * blocks;
+            struct fixture f;
+            fixture_make(&f, types[kind], rows, cols);
+            for (uint32_t add = 0; add < 2; add++) {
+                uint32_t n = tokens[(rows + 5 * add) % 11];
+                make_acts(n, cols, add != 0);
+                rnd_fill(&rnd, a, n * ROWS, 1, true);
+                memcpy(b, a, sizeof a);
+                cpu_ops_scalar.matmul(&f.m, 0, f.m.n_groups, act, n, a, ROWS, add != 0);
+                ops_twin()->matmul(&f.m, 0, f.m.n_groups, act, n, b, ROWS, add != 0);
+                ck_assert_mem_eq(a, b, sizeof a);
+            }
+            fixture_drop(&f);
+        }
+    }
+}
+END_TEST
+
 /* The same bytes whether tokens come alone or 70 at a time, groups one by one or all at once. */
 START_TEST(results_do_not_depend_on_tiles) {
     for (int kind = 0; kind < TYPES; kind++) {
@@ -240,6 +264,7 @@ static int run_suite(void) {
     tcase_set_timeout(c, 100);
     tcase_add_test(c, rows_come_back);
     tcase_add_test(c, twins_equal_for_all_token_counts);
+    tcase_add_test(c, twins_equal_at_the_edges);
     tcase_add_test(c, results_do_not_depend_on_tiles);
     tcase_add_test(c, close_to_double_reference);
     tcase_add_test(c, extreme_weights_do_not_saturate);
