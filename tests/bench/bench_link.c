@@ -29,8 +29,10 @@ static const char usage[] =
     "  --verify N            batch answers compared with the same alone (200)\n"
     "  --tries N             yield: counted tries of each kind (300); --context N (2048)\n"
     "  --away S              orphan: how long the gateway is gone (3)\n"
+    "  --host-kv N           isolation, collapse: positions of the host tier (8 x the pool)\n"
     "  --copy-gbps X         collapse: the throttled copy's rate\n"
     "  --worker-core N --driver-core N   default 0 and 1; -1 = anywhere\n"
+    "  --only prefill|decode yield: one kind\n"
     "  --keep-log FILE       yield: the event log stays there\n"
     "  --worker FLAG         a flag of the worker, as it is; repeatable\n";
 
@@ -77,10 +79,12 @@ static int take_flags(struct bench_options *o, int argc, char **argv) {
                                     {"tries", F_U32, &o->tries},
                                     {"context", F_U32, &o->context},
                                     {"away", F_REAL, &o->away_s},
+                                    {"host-kv", F_INT, &o->host_kv},
                                     {"copy-gbps", F_REAL, &o->copy_gbps},
                                     {"worker-core", F_INT, &o->worker_core},
                                     {"driver-core", F_INT, &o->driver_core},
                                     {"keep-log", F_TEXT, &o->log},
+                                    {"only", F_TEXT, &o->only},
                                     {"worker", F_TEXT, &worker}};
     for (int i = 2; i < argc; i++) {
         const struct flag_row *f = NULL;
@@ -112,6 +116,24 @@ struct driver_config bench_worker(const struct bench_options *o) {
                             .prefill_chunk = o->prefill_chunk};
     memcpy(c.more, o->more, sizeof(c.more));
     return c;
+}
+
+void bench_add_flag(struct driver_config *c, const char *flag) {
+    int n = 0;
+    while (n + 1 < DRIVER_MORE_MAX && c->more[n] != NULL)
+        n++;
+    if (n + 1 < DRIVER_MORE_MAX)
+        c->more[n] = flag;
+}
+
+bool bench_host_tier(const struct bench_options *o, struct driver_config *c) {
+    static char flag[64];
+    uint32_t n = o->host_kv < 0 ? c->kv_tokens * 8 : (uint32_t)o->host_kv;
+    if (n == 0 || !driver_worker_knows(o->program, "host-kv-tokens"))
+        return false;
+    snprintf(flag, sizeof(flag), "--host-kv-tokens=%u", n);
+    bench_add_flag(c, flag);
+    return true;
 }
 
 /* ---- the report ---- */
@@ -165,7 +187,8 @@ int main(int argc, char **argv) {
     static char program[4300], sluice[4300];
     struct err e = {0};
     struct bench_options o = {
-        .seed = 1, .target = 0.40, .worker_core = 0, .driver_core = 1, .verify = 200, .away_s = 3};
+        .seed = 1, .target = 0.40, .worker_core = 0, .driver_core = 1, .verify = 200, .away_s = 3,
+        .host_kv = -1};
     struct bench_report r = {0};
     if (argc < 2 || argv[1][0] == '-' || take_flags(&o, argc, argv) != 0) {
         fputs(usage, stderr);

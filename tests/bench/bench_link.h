@@ -14,11 +14,12 @@
 #define BENCH_NS 1000000000ull
 
 struct bench_options {
-    const char *program, *model, *log, *sluice;
-    bool json, null_engine, quick, keep_log;
+    const char *program, *model, *log, *sluice, *only;
+    bool json, null_engine, quick;
     uint64_t seed;
     uint32_t requests, seats, kv_tokens, prefill_chunk, tries, verify, context;
     uint32_t batch_in, batch_out; /* means; lengths are 0.5 to 1.5 of them */
+    int host_kv;                  /* positions of the host tier; -1 = 8 x the pool */
     double rate, target, seconds, warm_s, away_s, copy_gbps;
     int worker_core, driver_core;
     const char *more[DRIVER_MORE_MAX];
@@ -82,6 +83,10 @@ int bench_engine_rate(const struct bench_options *o, uint32_t n_in, uint32_t con
                       uint32_t seqs, double *prefill, double *decode);
 
 struct driver_config bench_worker(const struct bench_options *o);
+/* Gives it a host tier if the worker knows of one; false = it does not, or --host-kv 0. The flag
+ * lives as long as the process. */
+bool bench_host_tier(const struct bench_options *o, struct driver_config *c);
+void bench_add_flag(struct driver_config *c, const char *flag);
 double bench_quantile(const double *sorted, size_t n, double q);
 void bench_sort(double *v, size_t n);
 

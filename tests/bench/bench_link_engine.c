@@ -1,4 +1,4 @@
-/* bench_link_engine.c - the engine alone, measured by `sluice bench engine` on the worker's core. */
+/* bench_link_engine.c - the engine alone: `sluice bench engine` on the worker's core. */
 #include "tests/bench/bench_link.h"
 
 #include <stdlib.h>

@@ -264,6 +264,7 @@ static int idle(struct isolation *s, struct err *e) {
 
 static int measure(struct isolation *s, struct err *e) {
     struct driver_config c = bench_worker(&s->o);
+    bench_figure(s->r, "host_tier", bench_host_tier(&s->o, &c));
     if (driver_open(&s->d, &c, e) != 0 || idle(s, e) != 0 || calibrate(s, e) != 0)
         return -1;
     bench_figure(s->r, "rate_per_s", s->rate);

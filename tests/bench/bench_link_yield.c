@@ -45,7 +45,7 @@ static int top_up(struct yield *y, struct err *e) {
     uint32_t keep = y->decode ? 16 : 6;
     while (y->live_batch < keep && y->n_batch < y->cap_batch) {
         struct driver_request *r = &y->batch[y->n_batch];
-        uint32_t n_in = y->decode ? y->o.context + 8 : 2048;
+        uint32_t n_in = y->decode ? y->o.context + 8 : 4 * 256;
         if (driver_request_init(r, CLASS_BATCH, y->o.seed ^ 0xba7u, y->n_batch, n_in,
                               y->decode ? 4000 : 1, y->d.hello.n_vocab)
             != 0)
@@ -104,7 +104,7 @@ static int step_length(struct yield *y, uint64_t *ns, struct err *e) {
 
 static int drive(struct yield *y, struct err *e) {
     uint64_t step_ns, give_up = driver_clock_ns() + 900 * BENCH_NS;
-    uint32_t most = y->o.tries + y->o.tries / 2; /* some do not count */
+    uint32_t most = y->o.tries + y->o.tries / 6; /* some do not count */
     y->d.ended = ended;
     y->d.ctx = y;
     if (top_up(y, e) != 0)
@@ -213,9 +213,9 @@ static int one_kind(struct yield *y, struct err *e) {
     struct driver_config c = bench_worker(&y->o);
     uint32_t context = y->o.context + 8;
     c.event_log = y->log;
-    c.prefill_chunk = y->o.prefill_chunk != 0 ? y->o.prefill_chunk : y->decode ? 256 : 512;
+    c.prefill_chunk = y->o.prefill_chunk != 0 ? y->o.prefill_chunk : 256;
     c.seats = y->decode ? 18 : 4;
-    c.kv_tokens = y->decode ? 16 * (context + 1500) + 512 : 6 * 2064;
+    c.kv_tokens = y->decode ? 16 * (context + 1500) + 512 : 6 * 1040;
     if (y->o.kv_tokens != 0)
         c.kv_tokens = y->o.kv_tokens;
     y->cap_batch = y->decode ? 16 : 4096;
@@ -248,6 +248,10 @@ int bench_yield(const struct bench_options *o, struct bench_report *r, struct er
         struct yield *y = mem_zalloc(sizeof(*y));
         if (y == NULL)
             return err_set(e, ERR_NO_MEMORY, "no memory");
+        if (o->only != NULL && (strcmp(o->only, "decode") == 0) != (decode != 0)) {
+            mem_free(y);
+            continue;
+        }
         y->o = *o;
         y->r = r;
         y->decode = decode != 0;
