@@ -181,6 +181,8 @@ int bench_collapse(const struct bench_options *o, struct bench_report *r, struct
     if (rc != 0)
         return -1;
     c.base = (before + after) / 2;
+    if (!(before / after > 0.95 && before / after < 1.05))
+        bench_void(r, "before and after, the pool that never preempts differs by more than 5 %");
     for (int v = 0; v < VARIANTS; v++)
         judge_variant(&c, v, levels[v]);
     if (c.throttle && c.tax[THROTTLED] > 0)

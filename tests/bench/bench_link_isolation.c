@@ -87,6 +87,10 @@ static int run_arm(struct isolation *s, int k, struct err *e) {
                  rt ? bench_arm_stat(a, BENCH_TTFT, BENCH_P99) * 1e3 : arm_batch_rate(a, true));
     snprintf(name, sizeof(name), "%s_busy", arm_names[k]);
     bench_figure(s->r, name, busy(s, a));
+    /* of link, loop and copies; too small where others took the core during steps */
+    snprintf(name, sizeof(name), "%s_cpu_beside_steps", arm_names[k]);
+    if (!s->o.null_engine)
+        bench_figure(s->r, name, a->cpu_s / a->wall_s - a->busy);
     return 0;
 }
 
@@ -157,9 +161,11 @@ static void validity(struct isolation *s) {
     if (!(fabs(p / q - 1) <= 0.05))
         bench_void(s->r, "the A arms' p99 are more than 5 % apart");
     bench_figure(s->r, "driver_late_p99_ms", late * 1e3);
+    /* 3 x the seats wait at the worker, the driver has any number more; a slow moment of the driver
+     * may take a part of them */
     bench_figure(s->r, "shortest_backlog_over_seats", (double)shortest / s->o.seats - 1);
-    if (shortest < 4 * s->o.seats)
-        bench_void(s->r, "the backlog was below 3 x the seats");
+    if (shortest < 3 * s->o.seats)
+        bench_void(s->r, "the backlog at the worker fell below 2 x the seats");
     double all = 0, handed = (double)s->d.handed_back;
     for (int k = A1; k <= A2; k++)
         for (uint32_t i = 0; i < s->list.n; i++)
