@@ -27,12 +27,13 @@
  * are the engine's; the pool says which and is told when they ended, in this order for each copy:
  *   kvpool_checkpoint -> (engine copies block to host) -> kvpool_copy_end
  *   kvpool_swap_in    -> (engine copies host to block) -> kvpool_copy_end
- * The block of a copy in flight is held by it, the slot is busy. A slot belongs to its block while that is on the device
- * (and may then be dropped at any time when another block needs a slot), and to the suspended sequences that list it.
+ * The block of a copy in flight is held by it, the slot is busy. A slot belongs to its block while that is on the device,
+ * and to the suspended sequences that list it. One that only a block in no table keeps is dropped, oldest first, when a
+ * checkpoint needs a slot and none is free; those of blocks in use stay (dropping one clean block for another gains nothing).
  * kvpool_suspend gives up a sequence's seat: its clean blocks [0, k) are kept as host slots, the rest is forgotten.
  * kvpool_resume reserves device blocks for the whole sequence again, all or nothing; those that the index still has are
  * attached, each other one below k is a swap-in; when the last one ended the sequence is ready and committed says how far.
- * A copy that failed (checksum) makes the sequence's committed end before that block: the caller computes it again.
+ * A copy that failed (checksum) cuts the sequence's table and committed before that block: the caller computes on from there.
  *
  * Hold: a step in flight holds every block it may touch (kvpool_hold at submit, kvpool_unhold when the engine
  * confirmed STEP_END or DROPPED). Releasing a held block does not free it: it becomes HELD until its last hold goes.
@@ -135,8 +136,9 @@ uint32_t kvpool_unclean(const struct kvpool *p, uint32_t seq);
 /* Seat given up; returns positions kept on the host (k x block_tokens). The sequence stays open, without blocks. */
 uint32_t kvpool_suspend(struct kvpool *p, uint32_t seq);
 uint32_t kvpool_kept(const struct kvpool *p, uint32_t seq);     /* positions on the host of a suspended one */
-/* Device blocks for [0, positions), positions >= kept; -1: not enough. Then *ready positions are committed at once
- * (attached blocks from the front); kvpool_swap_in gives the copies to be made, until false. */
+/* Device blocks for [0, positions), positions >= kept; -1: not enough. Blocks that the index has are attached (those
+ * directly behind the kept ones too); kvpool_swap_in gives the copies to be made, until false. With nothing to copy it is
+ * ready at once. Zero root or ids NULL: the index is not asked. */
 int kvpool_resume(struct kvpool *p, uint32_t seq, uint32_t positions, struct hash128 root, const int32_t *ids,
                   uint32_t n_ids);
 bool kvpool_swap_in(struct kvpool *p, uint32_t seq, struct kv_copy *out); /* false: none left, or no copy is free */

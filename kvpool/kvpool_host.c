@@ -1,0 +1,441 @@
+/* The host tier: which blocks have their bytes in a slot, who is away from the device, and which
+ * copies are in flight.
+ *
+ * A slot is free; busy while a copy reads or fills it; else kept, by its block on the device, by
+ * sequences that are away, or both. Kept ones that only an unused block keeps are **loose**: they go
+ * when a checkpoint needs a slot, oldest first. Slots of blocks in use are not dropped for a
+ * checkpoint: one clean block of a running sequence is worth as much as another, and dropping it
+ * would only start the next copy. */
+#include "kvpool/kvpool_impl.h"
+
+#include <assert.h>
+
+void kv_host_init(struct kvpool *p)
+{
+    for (uint32_t i = 0; i < p->cfg.n_blocks; i++) kv_tiers(p)[i].slot = KV_END;
+    for (uint32_t i = 0; i < p->cfg.max_copies; i++)
+        kv_copies(p)[i].next = i + 1 < p->cfg.max_copies ? i + 1 : KV_END;
+    p->loose_slots = (struct kv_list){KV_END, KV_END};
+    p->free_slots = (struct kv_list){0, p->cfg.n_host - 1};
+    for (uint32_t i = 0; i < p->cfg.n_host; i++)
+        kv_slots(p)[i] = (struct kv_slot){.list = KV_SLOT_FREE,
+                                          .prev = i == 0 ? KV_END : i - 1,
+                                          .next = i + 1 < p->cfg.n_host ? i + 1 : KV_END};
+    p->slot_free = p->cfg.n_host;
+}
+
+/* ---- the two lists of slots ---- */
+
+static struct kv_list *kv_slot_list(struct kvpool *p, uint32_t list)
+{
+    return list == KV_SLOT_FREE ? &p->free_slots : &p->loose_slots;
+}
+
+static void kv_slot_unlink(struct kvpool *p, uint32_t slot)
+{
+    struct kv_slot *rows = kv_slots(p), *s = &rows[slot];
+    struct kv_list *l = kv_slot_list(p, s->list);
+    if (s->prev != KV_END)
+        rows[s->prev].next = s->next;
+    else
+        l->head = s->next;
+    if (s->next != KV_END)
+        rows[s->next].prev = s->prev;
+    else
+        l->tail = s->prev;
+    p->slot_free -= s->list == KV_SLOT_FREE;
+    s->prev = s->next = KV_END;
+    s->list = KV_SLOT_NOWHERE;
+}
+
+static void kv_slot_append(struct kvpool *p, uint32_t slot, uint32_t list)
+{
+    struct kv_slot *rows = kv_slots(p), *s = &rows[slot];
+    struct kv_list *l = kv_slot_list(p, list);
+    s->list = list;
+    s->prev = l->tail;
+    s->next = KV_END;
+    if (l->tail != KV_END)
+        rows[l->tail].next = slot;
+    else
+        l->head = slot;
+    l->tail = slot;
+    p->slot_free += list == KV_SLOT_FREE;
+}
+
+/* Puts the slot where its counts say it belongs; called after each change of them. */
+static void kv_slot_settle(struct kvpool *p, uint32_t slot)
+{
+    const struct kv_slot *s = &kv_slots(p)[slot];
+    uint32_t list = KV_SLOT_NOWHERE;
+    if (s->copies == 0 && s->refs == 0) {
+        if (s->block == 0)
+            list = KV_SLOT_FREE;
+        else if (kv_blocks(p)[s->block].refs == 0)
+            list = KV_SLOT_LOOSE;
+    }
+    if (list == s->list) return;
+    if (s->list != KV_SLOT_NOWHERE) kv_slot_unlink(p, slot);
+    if (list != KV_SLOT_NOWHERE) kv_slot_append(p, slot, list);
+}
+
+static void kv_slot_copies(struct kvpool *p, uint32_t slot, int change)
+{
+    struct kv_slot *s = &kv_slots(p)[slot];
+    uint32_t before = s->copies;
+    s->copies = (uint32_t)((int)s->copies + change);
+    p->slot_busy += (s->copies != 0) - (before != 0);
+    kv_slot_settle(p, slot);
+}
+
+static void kv_slot_unref(struct kvpool *p, uint32_t slot)
+{
+    assert(kv_slots(p)[slot].refs > 0);
+    kv_slots(p)[slot].refs--;
+    kv_slot_settle(p, slot);
+}
+
+/* ---- a block and its slot ---- */
+
+static void kv_tie(struct kvpool *p, uint32_t block, uint32_t slot)
+{
+    kv_tiers(p)[block].slot = slot;
+    kv_slots(p)[slot].block = block;
+    kv_slot_settle(p, slot);
+}
+
+static void kv_untie(struct kvpool *p, uint32_t block)
+{
+    uint32_t slot = kv_tiers(p)[block].slot;
+    if (slot == KV_END) return;
+    kv_tiers(p)[block].slot = KV_END;
+    kv_slots(p)[slot].block = 0;
+    kv_slot_settle(p, slot);
+}
+
+void kv_host_block_unused(struct kvpool *p, uint32_t block)
+{
+    if (kv_tiers(p)[block].slot != KV_END) kv_slot_settle(p, kv_tiers(p)[block].slot);
+}
+
+void kv_host_block_used(struct kvpool *p, uint32_t block)
+{
+    kv_host_block_unused(p, block);
+}
+
+void kv_host_block_gone(struct kvpool *p, uint32_t block)
+{
+    kv_untie(p, block);
+}
+
+/* The slot holds all its bytes: it is not being filled. A slot that is only read is clean. */
+static bool kv_is_filling(const struct kvpool *p, uint32_t slot)
+{
+    if (kv_slots(p)[slot].copies == 0) return false;
+    for (uint32_t i = 0; i < p->cfg.max_copies; i++) {
+        const struct kv_flight *f = &kv_copies(p)[i];
+        if (f->live && f->to_host && f->slot == slot) return true;
+    }
+    return false;
+}
+
+static bool kv_is_clean(const struct kvpool *p, uint32_t block)
+{
+    uint32_t slot = kv_tiers(p)[block].slot;
+    return slot != KV_END && !kv_is_filling(p, slot);
+}
+
+/* ---- copies ---- */
+
+static void kv_begin(struct kvpool *p, uint32_t seq, uint32_t at, uint32_t block, uint32_t slot,
+                     bool to_host, struct kv_copy *out)
+{
+    uint32_t row = p->copy_head;
+    struct kv_flight *f = &kv_copies(p)[row];
+    assert(row != KV_END);
+    p->copy_head = f->next;
+    p->copy_count++;
+    *f = (struct kv_flight){.live = 1,
+                            .to_host = to_host,
+                            .block = block,
+                            .generation = kv_blocks(p)[block].generation,
+                            .slot = slot,
+                            .seq = seq,
+                            .at = at,
+                            .next = KV_END};
+    kv_blocks(p)[block].holds++;
+    kv_slot_copies(p, slot, 1);
+    *out = (struct kv_copy){.copy = row, .block = block, .slot = slot};
+}
+
+/* A slot to fill, KV_END = none. */
+static uint32_t kv_slot_take(struct kvpool *p)
+{
+    if (p->free_slots.head == KV_END && p->loose_slots.head != KV_END) {
+        kv_untie(p, kv_slots(p)[p->loose_slots.head].block);
+        p->host_dropped++;
+    }
+    return p->free_slots.head;
+}
+
+bool kvpool_checkpoint(struct kvpool *p, uint32_t seq, struct kv_copy *out)
+{
+    const struct kv_seq *s = kv_seq_at(p, seq);
+    if (p->cfg.n_host == 0 || p->copy_head == KV_END) return false;
+    struct kv_stay *stay = &kv_stays(p)[seq];
+    uint32_t full = s->committed / p->cfg.block_tokens;
+    const uint32_t *table = kv_seq_table(p, seq);
+    while (stay->clean < full && kv_tiers(p)[table[stay->clean]].slot != KV_END) stay->clean++;
+    if (stay->clean >= full) return false;
+    uint32_t block = table[stay->clean], slot = kv_slot_take(p);
+    if (slot == KV_END) return false;
+    kv_tie(p, block, slot);
+    kv_begin(p, seq, stay->clean, block, slot, true, out);
+    return true;
+}
+
+uint32_t kvpool_unclean(const struct kvpool *p, uint32_t seq)
+{
+    const struct kv_seq *s = kv_seq_at(p, seq);
+    uint32_t full = s->committed / p->cfg.block_tokens, n = 0;
+    if (p->cfg.n_host == 0) return full;
+    for (uint32_t i = 0; i < full; i++) n += !kv_is_clean(p, kv_seq_table(p, seq)[i]);
+    return n;
+}
+
+/* Copies in flight of `seq` go on without it: their blocks and slots stay held until they end. */
+static void kv_disown(struct kvpool *p, uint32_t seq)
+{
+    for (uint32_t i = 0; i < p->cfg.max_copies; i++) {
+        struct kv_flight *f = &kv_copies(p)[i];
+        if (f->live && f->seq == seq) f->seq = f->at = KV_END;
+    }
+}
+
+/* Lets go of the slots that are listed from entry `from` on. */
+static void kv_kept_cut(struct kvpool *p, uint32_t seq, uint32_t from)
+{
+    struct kv_stay *stay = &kv_stays(p)[seq];
+    uint32_t *kept = kv_kept_table(p, seq);
+    for (uint32_t i = from; i < stay->n; i++) {
+        if (kept[i] != KV_END) kv_slot_unref(p, kept[i]);
+        kept[i] = 0;
+    }
+    if (from < stay->n) stay->n = from;
+}
+
+void kv_host_leave(struct kvpool *p, uint32_t seq)
+{
+    if (p->copy_count > 0) kv_disown(p, seq);
+    kv_kept_cut(p, seq, 0);
+    kv_stays(p)[seq] = (struct kv_stay){0};
+}
+
+/* ---- away and back ---- */
+
+/* How many blocks from the front have their bytes on the host. */
+static uint32_t kv_clean_front(const struct kvpool *p, uint32_t seq)
+{
+    const struct kv_seq *s = kv_seq_at(p, seq);
+    const struct kv_stay *stay = &kv_stays(p)[seq];
+    uint32_t full = s->committed / p->cfg.block_tokens, k = 0;
+    uint32_t end = stay->resuming && stay->good > full ? stay->good : full;
+    for (; k < end; k++) {
+        bool listed = k < stay->n && kv_kept_table(p, seq)[k] != KV_END;
+        if (!listed && !kv_is_clean(p, kv_seq_table(p, seq)[k])) break;
+    }
+    return k;
+}
+
+uint32_t kvpool_suspend(struct kvpool *p, uint32_t seq)
+{
+    struct kv_seq *s = kv_seq_at(p, seq);
+    if (p->cfg.n_host == 0) {
+        kvpool_reset(p, seq);
+        return 0;
+    }
+    struct kv_stay *stay = &kv_stays(p)[seq];
+    uint32_t *kept = kv_kept_table(p, seq), k = kv_clean_front(p, seq);
+    for (uint32_t i = 0; i < k; i++) {
+        if (i < stay->n && kept[i] != KV_END) continue; /* a swap-in not ended: listed already */
+        kept[i] = kv_tiers(p)[kv_seq_table(p, seq)[i]].slot;
+        kv_slots(p)[kept[i]].refs++;
+        kv_slot_settle(p, kept[i]);
+    }
+    kv_kept_cut(p, seq, k); /* what lies behind a gap is of no use */
+    if (p->copy_count > 0) kv_disown(p, seq);
+    *stay = (struct kv_stay){.n = k};
+    kv_table_cut(p, seq, 0);
+    s->reserved = s->committed = 0;
+    kv_chain_reset(p, seq);
+    return k * p->cfg.block_tokens;
+}
+
+uint32_t kvpool_kept(const struct kvpool *p, uint32_t seq)
+{
+    (void)kv_seq_at(p, seq);
+    if (p->cfg.n_host == 0 || kv_stays(p)[seq].resuming) return 0;
+    return kv_stays(p)[seq].n * p->cfg.block_tokens;
+}
+
+/* What the index has of the blocks of a sequence that comes back. */
+struct kv_found {
+    uint32_t good;   /* blocks that will be there: kept ones, and found ones directly behind */
+    uint32_t found;  /* of these, in the index */
+    uint32_t room;   /* found ones that take up room: cached now */
+    uint32_t counted; /* found ones that will count to the account */
+};
+
+/* `join` false: counts only. True: fills the table, in order, with found blocks and fresh ones. */
+static struct kv_found kv_walk(struct kvpool *p, uint32_t seq, struct hash128 root,
+                               const int32_t *ids, uint32_t n_ids, uint32_t *blocks)
+{
+    struct kv_found f = {.good = kv_stays(p)[seq].n};
+    uint32_t bt = p->cfg.block_tokens, last = n_ids == 0 ? 0 : (n_ids - 1) / bt;
+    if (last > p->cfg.max_seq_blocks) last = p->cfg.max_seq_blocks;
+    struct hash128 parent = root, hash;
+    for (uint32_t i = 0; i < last && p->cfg.prefix_cache; i++, parent = hash) {
+        hash = prefix_hash(parent, ids + (size_t)i * bt, bt);
+        uint32_t block = kv_find(p, hash, parent, ids + (size_t)i * bt);
+        if (block == 0 && i >= kv_stays(p)[seq].n) break;
+        blocks[i] = block;
+        if (i >= f.good) f.good = i + 1;
+        if (block == 0) continue;
+        f.found++;
+        f.room += kv_blocks(p)[block].refs == 0 && kv_blocks(p)[block].holds == 0;
+        f.counted += kv_blocks(p)[block].refs == 0;
+    }
+    return f;
+}
+
+/* Found blocks join first, all of them, so that no fresh one evicts what is about to be used. */
+static void kv_refill(struct kvpool *p, uint32_t seq, uint32_t want, struct kv_found f)
+{
+    struct kv_seq *s = &kv_seqs(p)[seq];
+    uint32_t *table = kv_seq_table(p, seq);
+    for (uint32_t i = 0; i < f.good; i++) {
+        uint32_t block = table[i];
+        if (block == 0) continue;
+        s->n_blocks = i; /* joins at its own place */
+        kv_table_join(p, seq, block);
+        kv_names(p)[block].hit = 1;
+        p->hits++;
+    }
+    for (uint32_t i = 0; i < want; i++) {
+        if (i < f.good && table[i] != 0) continue;
+        s->n_blocks = i;
+        kv_table_push(p, seq);
+    }
+    s->n_blocks = want;
+}
+
+int kvpool_resume(struct kvpool *p, uint32_t seq, uint32_t positions, struct hash128 root,
+                  const int32_t *ids, uint32_t n_ids)
+{
+    struct kv_seq *s = kv_seq_at(p, seq);
+    assert(p->cfg.n_host != 0 && s->n_blocks == 0);
+    struct kv_stay *stay = &kv_stays(p)[seq];
+    uint32_t want = kvpool_blocks_for(p, positions), *table = kv_seq_table(p, seq);
+    uint32_t *kept = kv_kept_table(p, seq);
+    bool named = (root.lo | root.hi) != 0 && ids != NULL;
+    assert(!stay->resuming && want >= stay->n);
+    if (want > p->cfg.max_seq_blocks) return -1;
+    if (n_ids > positions + 1) n_ids = positions + 1;
+    struct kv_found f = kv_walk(p, seq, root, ids, named ? n_ids : 0, table);
+    uint32_t fresh = want - f.found;
+    if ((uint64_t)fresh + f.room > kv_available(p) || !kv_quota_allows(p, s, fresh + f.counted)) {
+        for (uint32_t i = 0; i < f.good; i++) table[i] = 0;
+        return -1;
+    }
+    kv_refill(p, seq, want, f);
+    s->reserved = positions;
+    stay->good = f.good;
+    for (uint32_t i = 0; i < stay->n; i++) {
+        bool there = named && i < f.good && kv_is_published(p, table[i]);
+        if (there && kv_tiers(p)[table[i]].slot == KV_END && kv_slots(p)[kept[i]].block == 0)
+            kv_tie(p, table[i], kept[i]);
+        if (there) {
+            kv_slot_unref(p, kept[i]);
+            kept[i] = KV_END;
+        }
+        stay->pending += !there;
+        if (stay->pending == 0) s->committed = (i + 1) * p->cfg.block_tokens;
+    }
+    if (stay->pending == 0) {
+        s->committed = f.good * p->cfg.block_tokens;
+        *stay = (struct kv_stay){0};
+    }
+    stay->resuming = stay->pending > 0;
+    return 0;
+}
+
+bool kvpool_swap_in(struct kvpool *p, uint32_t seq, struct kv_copy *out)
+{
+    (void)kv_seq_at(p, seq);
+    if (p->cfg.n_host == 0 || p->copy_head == KV_END || !kv_stays(p)[seq].resuming) return false;
+    struct kv_stay *stay = &kv_stays(p)[seq];
+    const uint32_t *kept = kv_kept_table(p, seq);
+    while (stay->next < stay->n && kept[stay->next] == KV_END) stay->next++;
+    if (stay->next >= stay->n) return false;
+    uint32_t at = stay->next++;
+    kv_begin(p, seq, at, kv_seq_table(p, seq)[at], kept[at], false, out);
+    return true;
+}
+
+bool kvpool_resuming(const struct kvpool *p, uint32_t seq)
+{
+    (void)kv_seq_at(p, seq);
+    return p->cfg.n_host != 0 && kv_stays(p)[seq].resuming;
+}
+
+/* The last one arrived. After a failure the table is cut before the first bad block: those behind it
+ * may be shared, and what comes next there has to be computed into blocks of its own. */
+static void kv_arrived(struct kvpool *p, uint32_t seq)
+{
+    struct kv_seq *s = &kv_seqs(p)[seq];
+    struct kv_stay *stay = &kv_stays(p)[seq];
+    uint32_t bt = p->cfg.block_tokens, good = stay->good;
+    bool cut = stay->clean != 0; /* while resuming: 1 + first bad block */
+    if (cut) {
+        good = stay->clean - 1;
+        kv_table_cut(p, seq, good);
+        s->reserved = good * bt;
+    }
+    s->committed = good * bt;
+    *stay = (struct kv_stay){0};
+}
+
+static void kv_swapped_in(struct kvpool *p, const struct kv_flight *f, bool ok)
+{
+    struct kv_stay *stay = &kv_stays(p)[f->seq];
+    uint32_t *kept = kv_kept_table(p, f->seq);
+    if (ok && kv_slots(p)[f->slot].block == 0) kv_tie(p, f->block, f->slot);
+    if (!ok && (stay->clean == 0 || f->at + 1 < stay->clean)) stay->clean = f->at + 1;
+    kept[f->at] = KV_END;
+    kv_slot_unref(p, f->slot);
+    if (--stay->pending == 0) kv_arrived(p, f->seq);
+}
+
+bool kvpool_copy_end(struct kvpool *p, uint32_t copy, bool ok)
+{
+    assert(p->cfg.n_host != 0 && copy < p->cfg.max_copies && kv_copies(p)[copy].live);
+    struct kv_flight f = kv_copies(p)[copy];
+    kv_copies(p)[copy] = (struct kv_flight){.next = p->copy_head};
+    p->copy_head = copy;
+    p->copy_count--;
+    bool mine = kv_blocks(p)[f.block].generation == f.generation;
+    p->copy_failures += !ok || !mine;
+    if (f.to_host) {
+        p->checkpoints += ok && mine;
+        if ((!ok || !mine) && kv_tiers(p)[f.block].slot == f.slot) {
+            kv_untie(p, f.block);
+            if (f.seq != KV_END && kv_stays(p)[f.seq].clean > f.at) kv_stays(p)[f.seq].clean = f.at;
+        }
+    } else {
+        p->swap_ins += ok && mine;
+    }
+    kv_slot_copies(p, f.slot, -1);
+    if (!f.to_host && f.seq != KV_END) kv_swapped_in(p, &f, ok && mine);
+    kv_block_unhold(p, f.block);
+    return mine;
+}
