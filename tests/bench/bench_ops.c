@@ -71,15 +71,7 @@ static float *random_floats(size_t n, float size) {
 static uint64_t read_sink;
 
 static void read_all(void *arg) {
-    const uint64_t *p = arg, *end = p + READ_BYTES / 8;
-    uint64_t a = 0, b = 0, c = 0, d = 0;
-    for (; p < end; p += 8) {
-        a += p[0] ^ p[4];
-        b += p[1] ^ p[5];
-        c += p[2] ^ p[6];
-        d += p[3] ^ p[7];
-    }
-    read_sink += a + b + c + d;
+    read_sink ^= ops->read_xor(arg, READ_BYTES);
 }
 
 static void bench_bandwidth(void) {
@@ -260,6 +252,9 @@ static void bench_rows(void) {
     printf("%-34s %8.2f us\n", "sampler, temperature 0.8", best(run_sampler, NULL) * 1e6);
     params.top_p = 0.9f;
     printf("%-34s %8.2f us\n", "sampler, top_p 0.9, logprob", best(run_sampler, &params) * 1e6);
+    params.temperature = 1;
+    printf("%-34s %8.2f us\n", "the same at temperature 1", best(run_sampler, &params) * 1e6);
+    params.temperature = 0.8f;
     params.top_k = 40;
     printf("%-34s %8.2f us\n", "sampler, top_k 40, top_p 0.9", best(run_sampler, NULL) * 1e6);
     mem_free(row_x);

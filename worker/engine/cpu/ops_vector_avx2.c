@@ -217,18 +217,38 @@ uint32_t argmax_avx2(const float *x, uint32_t n) {
     return at;
 }
 
+struct exp_sum {
+    __m256d lo, hi; /* lanes 0 .. 3 and 4 .. 7 */
+};
+
+/* 8 more weights; a NaN and what is too small for exp are 0. */
+ALWAYS_INLINE void add_weights(struct exp_sum *s, __m256 z) {
+    __m256 w = exp8_masked(z, _mm256_cmp_ps(z, _mm256_set1_ps(EXP_MIN), _CMP_GE_OQ));
+    s->lo = _mm256_add_pd(s->lo, _mm256_cvtps_pd(_mm256_castps256_ps128(w)));
+    s->hi = _mm256_add_pd(s->hi, _mm256_cvtps_pd(_mm256_extractf128_ps(w, 1)));
+}
+
+ALWAYS_INLINE void sum_whole(struct exp_sum *s, const float *x, uint32_t n, __m256 max, __m256 t,
+                             const bool divide) {
+    for (uint32_t i = 0; i + 8 <= n; i += 8) {
+        __m256 z = _mm256_sub_ps(_mm256_loadu_ps(x + i), max);
+        add_weights(s, divide ? _mm256_div_ps(z, t) : z);
+    }
+}
+
 double sum_exp_avx2(const float *x, uint32_t n, float max, float temperature) {
-    __m256d lo = _mm256_setzero_pd(), hi = lo;
     const __m256 m = _mm256_set1_ps(max), t = _mm256_set1_ps(temperature);
-    for (uint32_t i = 0; i < n; i += 8) {
-        __m256 v = n - i >= 8 ? _mm256_loadu_ps(x + i) : load_tail8(x + i, n - i, -INFINITY);
-        __m256 z = _mm256_div_ps(_mm256_sub_ps(v, m), t);
-        __m256 w = _mm256_and_ps(exp8_negative(z), _mm256_cmp_ps(z, z, _CMP_ORD_Q));
-        lo = _mm256_add_pd(lo, _mm256_cvtps_pd(_mm256_castps256_ps128(w)));
-        hi = _mm256_add_pd(hi, _mm256_cvtps_pd(_mm256_extractf128_ps(w, 1)));
+    struct exp_sum s = {_mm256_setzero_pd(), _mm256_setzero_pd()};
+    if (temperature == 1.0f)
+        sum_whole(&s, x, n, m, t, false);
+    else
+        sum_whole(&s, x, n, m, t, true);
+    if (n % 8 != 0) {
+        __m256 v = load_tail8(x + n / 8 * 8, n % 8, -INFINITY);
+        add_weights(&s, _mm256_div_ps(_mm256_sub_ps(v, m), t));
     }
     double l[4];
-    _mm256_storeu_pd(l, _mm256_add_pd(lo, hi));
+    _mm256_storeu_pd(l, _mm256_add_pd(s.lo, s.hi));
     return (l[0] + l[2]) + (l[1] + l[3]);
 }
 

@@ -15,8 +15,8 @@
  * unrolled loop into trees and spills every product: a third of the speed. */
 #define KEEP(x) __asm__("" : "+x"(x))
 
-/* cpu_math.h exp_f32 in 8 lanes, for x <= 0 or NaN. */
-ALWAYS_INLINE __m256 exp8_negative(__m256 x) {
+/* cpu_math.h exp_f32 in 8 lanes, for x <= 0, and 0 in lanes not `in` (a mask of all bits). */
+ALWAYS_INLINE __m256 exp8_masked(__m256 x, __m256 in) {
     const __m256 round = _mm256_set1_ps(EXP_ROUND);
     __m256 t = _mm256_fmadd_ps(x, _mm256_set1_ps(EXP_LOG2E), round);
     __m256 n = _mm256_sub_ps(t, round);
@@ -29,7 +29,12 @@ ALWAYS_INLINE __m256 exp8_negative(__m256 x) {
     p = _mm256_add_ps(_mm256_fmadd_ps(p, _mm256_mul_ps(r, r), r), _mm256_set1_ps(1.0f));
     __m256i e = _mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32(127));
     __m256 y = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(e, 23)));
-    return _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(EXP_MIN), _CMP_LT_OQ), y);
+    return _mm256_and_ps(in, y);
+}
+
+/* The same for all lanes; NaN stays NaN. */
+ALWAYS_INLINE __m256 exp8_negative(__m256 x) {
+    return exp8_masked(x, _mm256_cmp_ps(x, _mm256_set1_ps(EXP_MIN), _CMP_NLT_UQ));
 }
 
 ALWAYS_INLINE __m256 exp8(__m256 x) {
