@@ -274,6 +274,11 @@ void dispatch_workers(const struct dispatch *d, struct dispatch_workers *out)
         out->live++;
         out->blocks_total += s->status.blocks_total;
         out->blocks_free += s->status.blocks_free;
+        out->blocks_cached += s->status.blocks_cached;
+        out->cache_hits += s->status.cache_hits;
+        out->cache_misses += s->status.cache_misses;
+        out->swap_ins += s->status.swap_ins;
+        out->recomputes += s->status.recomputes;
         out->preemptions += s->status.preemptions;
         out->parks += s->status.parks;
         out->drops += s->status.drops;

@@ -115,7 +115,7 @@ static void on_status(struct dispatch *d, uint32_t i, const struct msg_status *m
     d->sessions[i].status = *m;
     ev.status.number = m->number;
     memcpy(ev.status.window, m->window, sizeof ev.status.window);
-    ev.status.free_blocks = m->blocks_free;
+    ev.status.free_blocks = m->blocks_free + m->blocks_cached; /* cached ones are room */
     ev.status.draining = m->draining;
     dispatch_event(d, &ev);
 }

@@ -191,11 +191,20 @@ static void add_counters(struct writer *w, const struct metrics *m)
     sample(w, "vllm:prompt_tokens_total", "", prompt);
     header(w, "vllm:generation_tokens_total", "counter", "Tokens made and accepted.");
     sample(w, "vllm:generation_tokens_total", "", made);
+}
+
+static void add_cache(struct writer *w, const struct dispatch_workers *k)
+{
     header(w, "vllm:prefix_cache_queries_total", "counter",
            "Prompt tokens looked up in the prefix cache.");
-    sample(w, "vllm:prefix_cache_queries_total", "", 0);
+    sample(w, "vllm:prefix_cache_queries_total", "",
+           (double)(k->cache_hits + k->cache_misses) * k->block_tokens);
     header(w, "vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.");
-    sample(w, "vllm:prefix_cache_hits_total", "", 0);
+    sample(w, "vllm:prefix_cache_hits_total", "", (double)k->cache_hits * k->block_tokens);
+    header(w, "sluice:swap_ins_total", "counter", "Preempted sequences that came back by copies.");
+    sample(w, "sluice:swap_ins_total", "", (double)k->swap_ins);
+    header(w, "sluice:recomputes_total", "counter", "Preempted sequences that were computed again.");
+    sample(w, "sluice:recomputes_total", "", (double)k->recomputes);
 }
 
 static void add_workers(struct writer *w, const struct gateway *g)
@@ -214,9 +223,11 @@ static void add_workers(struct writer *w, const struct gateway *g)
     sample(w, "vllm:num_requests_running", "", sent);
     header(w, "vllm:num_requests_waiting", "gauge", "Sequences waiting in the gateway.");
     sample(w, "vllm:num_requests_waiting", "", queued);
+    uint64_t room = k.blocks_free + k.blocks_cached; /* what nobody uses gives way at once */
     header(w, "vllm:kv_cache_usage_perc", "gauge", "Share of KV blocks in use, 0 to 1.");
     sample(w, "vllm:kv_cache_usage_perc", "",
-           k.blocks_total ? (double)(k.blocks_total - k.blocks_free) / (double)k.blocks_total : 0);
+           k.blocks_total > room ? (double)(k.blocks_total - room) / (double)k.blocks_total : 0);
+    add_cache(w, &k);
     header(w, "vllm:num_preemptions_total", "counter", "Sequences whose KV was taken for another.");
     sample(w, "vllm:num_preemptions_total", "", (double)k.preemptions);
     header(w, "sluice:steps_parked_total", "counter", "Steps suspended for a more urgent one.");

@@ -97,8 +97,11 @@ struct msg_status {
     uint32_t blocks_total, blocks_free;
     uint64_t steps, preemptions, parks, drops, step_ns;
     uint64_t busy_ns, uptime_ns;
-    float cost[MSG_COST_MAX]; uint32_t n_cost; /* step-cost coefficients, empty until the planner */
+    float cost[MSG_COST_MAX]; uint32_t n_cost; /* step-cost coefficients, ns: rank 0, then rank 1 */
     bool draining;
+    /* added later, one array; all 0 from a worker that does not send it */
+    uint32_t blocks_cached, host_total, host_free;
+    uint64_t cache_hits, cache_misses, swap_ins, recomputes, copy_ns, faults;
 };
 
 struct msg_bias { int32_t id; float bias; };
@@ -115,6 +118,8 @@ struct msg_submit {
     uint32_t min_total;            /* min_tokens as an index: no end before it; 0 = none */
     uint64_t deadline_in_ns;       /* from receipt; 0 = none */
     uint64_t adapter;              /* 0; kept for LoRA */
+    uint32_t kv_quota;             /* positions in device blocks that the tenant may hold on this worker; 0 = no
+                                      quota, and what a gateway means that does not send it */
     /* sampling */
     float temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
     int32_t top_k;

@@ -94,6 +94,9 @@ static int check_status(const struct msg_status *s, struct err *e)
     TRY(in_range(e, s->n_cost, 0, MSG_COST_MAX, "cost"));
     TRY(in_range(e, s->blocks_total, 0, MSG_BLOCKS_MAX, "blocks_total"));
     TRY(in_range(e, s->blocks_free, 0, s->blocks_total, "blocks_free"));
+    TRY(in_range(e, s->blocks_cached, 0, s->blocks_total, "blocks_cached"));
+    TRY(in_range(e, s->host_total, 0, MSG_BLOCKS_MAX, "host_total"));
+    TRY(in_range(e, s->host_free, 0, s->host_total, "host_free"));
     for (uint32_t i = 0; i < s->n_classes; i++) {
         TRY(in_range(e, s->waiting[i], 0, MSG_SLOTS_MAX, "waiting"));
         TRY(in_range(e, s->active[i], 0, MSG_SLOTS_MAX, "active"));
@@ -150,6 +153,7 @@ static int check_submit(const struct msg_submit *s, struct err *e)
     TRY(in_range(e, s->max_total, s->n_ids, MSG_IDS_MAX, "max_total"));
     TRY(in_range(e, s->min_total, 0, s->max_total, "min_total"));
     TRY(in_range(e, s->deadline_in_ns, 0, MSG_DURATION_MAX, "deadline_in_ns"));
+    TRY(in_range(e, s->kv_quota, 0, INT32_MAX, "kv_quota"));
     return check_sampling(s, e);
 }
 

@@ -100,6 +100,22 @@ static void get_per_class(struct wire *w, struct wire_array *a, uint32_t *out, u
         out[i] = get_u32(w, NULL, what);
 }
 
+/* Not sent by workers of before the prefix cache. */
+static void get_status_kv(struct wire *w, struct wire_array *a, struct msg_status *s)
+{
+    struct wire_array f = wire_open(w, a, 9, "kv");
+    s->blocks_cached = get_u32(w, &f, "blocks_cached");
+    s->host_total = get_u32(w, &f, "host_total");
+    s->host_free = get_u32(w, &f, "host_free");
+    s->cache_hits = get_u64(w, &f, "cache_hits");
+    s->cache_misses = get_u64(w, &f, "cache_misses");
+    s->swap_ins = get_u64(w, &f, "swap_ins");
+    s->recomputes = get_u64(w, &f, "recomputes");
+    s->copy_ns = get_u64(w, &f, "copy_ns");
+    s->faults = get_u64(w, &f, "faults");
+    wire_close(w, &f);
+}
+
 static void get_status(struct wire *w, struct wire_array *a, struct msg_status *s)
 {
     s->number = get_u64(w, a, "number");
@@ -121,6 +137,8 @@ static void get_status(struct wire *w, struct wire_array *a, struct msg_status *
     for (uint32_t i = 0; i < s->n_cost && !w->bad; i++)
         s->cost[i] = wire_float(w, NULL, "cost");
     s->draining = wire_bool(w, a, "draining");
+    if (a->left > 0)
+        get_status_kv(w, a, s);
 }
 
 static void get_stops(struct wire *w, struct wire_array *a, struct msg_submit *s)
@@ -182,6 +200,8 @@ static void get_submit(struct wire *w, struct wire_array *a, struct msg_submit *
     s->deadline_in_ns = get_u64(w, a, "deadline_in_ns");
     s->adapter = get_u64(w, a, "adapter");
     get_sampling(w, a, s);
+    if (a->left > 0) /* not sent by gateways of before quotas */
+        s->kv_quota = get_u32(w, a, "kv_quota");
 }
 
 static float get_logprob(struct wire *w, struct wire_array *a)

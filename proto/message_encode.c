@@ -91,7 +91,7 @@ static void put_sync(struct buf *b, const struct msg_sync *s)
 
 static void put_status(struct buf *b, const struct msg_status *s)
 {
-    value_put_array(b, 16);
+    value_put_array(b, 17);
     value_put_uint(b, MSG_STATUS);
     value_put_uint(b, s->number);
     put_u32s(b, s->waiting, s->n_classes);
@@ -110,6 +110,16 @@ static void put_status(struct buf *b, const struct msg_status *s)
     for (uint32_t i = 0; i < s->n_cost; i++)
         value_put_float32(b, s->cost[i]);
     value_put_bool(b, s->draining);
+    value_put_array(b, 9);
+    value_put_uint(b, s->blocks_cached);
+    value_put_uint(b, s->host_total);
+    value_put_uint(b, s->host_free);
+    value_put_uint(b, s->cache_hits);
+    value_put_uint(b, s->cache_misses);
+    value_put_uint(b, s->swap_ins);
+    value_put_uint(b, s->recomputes);
+    value_put_uint(b, s->copy_ns);
+    value_put_uint(b, s->faults);
 }
 
 /* One nested array, so that sampling can grow without moving what follows. */
@@ -143,7 +153,7 @@ static void put_sampling(struct buf *b, const struct msg_submit *s)
 
 static void put_submit(struct buf *b, const struct msg_submit *s)
 {
-    value_put_array(b, 17);
+    value_put_array(b, 18);
     value_put_uint(b, MSG_SUBMIT);
     put_sub(b, s->sub);
     value_put_uint(b, s->cls);
@@ -160,6 +170,7 @@ static void put_submit(struct buf *b, const struct msg_submit *s)
     value_put_uint(b, s->deadline_in_ns);
     value_put_uint(b, s->adapter);
     put_sampling(b, s);
+    value_put_uint(b, s->kv_quota);
 }
 
 /* A model file with broken weights makes NaN: that is the world's mistake and must not stop the worker. */

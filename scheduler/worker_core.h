@@ -98,7 +98,8 @@ struct worker_core_config {
     uint32_t debug_preempt_every, debug_park_every, debug_drop_every; /* 0 = off; counted in steps */
     uint32_t interference_permille; /* of the median real-time TTFT that a batch segment may cost an arrival; 50 */
     uint32_t out_weight;           /* of an output id in the account, prompt positions = 1; for start tags, 2 */
-    struct step_cost cost;         /* cold-start table of the backend, learned on from there */
+    struct step_cost cost;         /* cold-start table of the backend, learned on from there; all 0 = no planner */
+    uint32_t n_segments;           /* of a full step (engine limit); 0 = unknown: batch steps are not cut for them */
     uint64_t copy_ns;              /* cold start: time of copying one block */
     uint32_t max_refs;             /* engine limit: steps launched behind a running one; 0 = none */
     uint32_t debug_pool_blocks;    /* at most so many blocks in use (kvpool_shrink); 0 = all */

@@ -1,8 +1,8 @@
 /* Victims, and how blocks leave a sequence.
  *
- * Preempting is by recompute: the blocks go, ids and records stay, the sequence waits and later
- * computes its known tokens again. Blocks of a span in flight are only HELD from then on: the
- * engine may still write them, so nobody gets them before it confirmed the drop. */
+ * Preempting copies nothing: what a checkpoint has brought to the host is kept there, the rest is
+ * forgotten and computed again; ids and records stay. Blocks of a span in flight are only HELD from
+ * then on: the engine may still write them, so nobody gets them before it confirmed the drop. */
 #include "scheduler/worker_core_impl.h"
 
 #include <assert.h>
@@ -18,21 +18,33 @@ void wc_drop_span(struct worker_core *c, uint32_t step, uint32_t span, struct wc
     a->slot = sp->slot;
 }
 
-void wc_leave_seat(struct worker_core *c, uint32_t slot, struct wc_out *o)
+void wc_close_seq(struct worker_core *c, uint32_t slot)
+{
+    struct wc_slot *s = &wc_slots(c)[slot];
+    if (s->seq != KV_SEQ_NONE) kvpool_seq_close(wc_pool(c), s->seq);
+    s->seq = KV_SEQ_NONE;
+}
+
+void wc_leave_seat(struct worker_core *c, uint32_t slot, bool keep, struct wc_out *o)
 {
     struct wc_slot *s = &wc_slots(c)[slot];
     assert(s->state == WC_ACTIVE && s->seq != KV_SEQ_NONE && c->n_active > 0);
     if (s->in_step != 0) wc_drop_span(c, s->in_step - 1u, s->span, o);
-    kvpool_seq_close(wc_pool(c), s->seq);
-    s->seq = KV_SEQ_NONE;
-    s->state = WC_WAITING;
-    c->n_active--;
+    if (s->resuming) c->n_resuming--;
+    s->resuming = 0;
+    wc_copies_left(c, slot);
+    if (!keep || c->cfg.pool.n_host == 0 || kvpool_suspend(wc_pool(c), s->seq) == 0)
+        wc_close_seq(c, slot);
 }
 
 void wc_preempt(struct worker_core *c, uint32_t slot, struct wc_out *o)
 {
-    wc_leave_seat(c, slot, o);
-    wc_slots(c)[slot].preempted = 1;
+    struct wc_slot *s = &wc_slots(c)[slot];
+    /* Nobody waits for copies of one that has to get on, so its blocks are not kept either. */
+    wc_leave_seat(c, slot, c->cfg.classes.rows[s->cls].preemptible, o);
+    s->preempted = 1;
+    s->checked = 0;
+    wc_set_state(c, slot, WC_WAITING);
     c->n_preemptions++;
 }
 
@@ -40,43 +52,54 @@ void wc_preempt(struct worker_core *c, uint32_t slot, struct wc_out *o)
  */
 static uint32_t wc_protected(const struct worker_core *c)
 {
-    uint32_t best = WC_NONE;
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
-        const struct wc_slot *s = &wc_slots(c)[i];
-        if (s->state != WC_ACTIVE || !wc_steppable(s)) continue;
-        if (best == WC_NONE) {
-            best = i;
-            continue;
-        }
-        const struct wc_slot *b = &wc_slots(c)[best];
-        uint8_t so = c->cfg.classes.rows[s->cls].order, bo = c->cfg.classes.rows[b->cls].order;
-        if (so < bo || (so == bo && s->admitted < b->admitted)) best = i;
+    for (uint32_t i = 0; i < c->n_active; i++) {
+        uint32_t slot = wc_active(c)[i];
+        if (wc_steppable(&wc_slots(c)[slot])) return slot;
     }
-    return best;
+    return WC_NONE;
 }
 
 /* How far `v` is below `s`: 0 = not to be touched, 1 = equal class, 2 = lower rank, 3 = nobody's
- * (away). */
+ * (away). A class that is owed time is not below real-time while it gets it. */
 static int wc_below(const struct worker_core *c, const struct wc_slot *v, const struct wc_slot *s)
 {
     const struct class_row *vr = &c->cfg.classes.rows[v->cls], *sr = &c->cfg.classes.rows[s->cls];
     if (!wc_steppable(v)) return 3;
-    if (v->rank > s->rank) return vr->preemptible ? 2 : 0;
+    if (v->rank > s->rank) return vr->preemptible && v->cls != c->floor_cls ? 2 : 0;
     if (v->rank < s->rank || vr->order < sr->order) return 0;
     return 1;
 }
 
-/* Less work lost per block freed first; among equals the one admitted last. */
-static bool wc_cheaper(const struct worker_core *c, const struct wc_slot *a,
-                       const struct wc_slot *b)
+bool wc_may_take(const struct worker_core *c, const struct wc_slot *v, const struct wc_slot *s)
 {
-    uint32_t na, nb;
+    return wc_below(c, v, s) >= 2;
+}
+
+struct wc_price {
+    uint64_t lost, blocks;
+};
+
+/* Work lost and blocks freed, were it to fall. What is clean on the host is not lost. */
+static struct wc_price wc_price(const struct worker_core *c, const struct wc_slot *s)
+{
     const struct kvpool *p = wc_pool(c);
-    (void)kvpool_table(p, a->seq, &na);
-    (void)kvpool_table(p, b->seq, &nb);
-    uint64_t la = (uint64_t)kvpool_committed(p, a->seq) * (nb ? nb : 1);
-    uint64_t lb = (uint64_t)kvpool_committed(p, b->seq) * (na ? na : 1);
-    return la != lb ? la < lb : a->admitted > b->admitted;
+    struct wc_price r = {kvpool_committed(p, s->seq), kvpool_own_blocks(p, s->seq)};
+    if (c->cfg.pool.n_host > 0) {
+        uint64_t full = r.lost / c->cfg.pool.block_tokens, unclean = kvpool_unclean(p, s->seq);
+        if (unclean < full) r.lost -= (full - unclean) * c->cfg.pool.block_tokens;
+    }
+    return r;
+}
+
+/* Less work lost per block freed first; among equals the one admitted last. One that frees nothing
+ * (all its blocks are others' too) is the last choice. */
+static bool wc_cheaper(struct wc_price a, struct wc_price b, const struct wc_slot *as,
+                       const struct wc_slot *bs)
+{
+    if ((a.blocks == 0) != (b.blocks == 0)) return b.blocks == 0;
+    uint64_t la = a.lost * (b.blocks != 0 ? b.blocks : 1);
+    uint64_t lb = b.lost * (a.blocks != 0 ? a.blocks : 1);
+    return la != lb ? la < lb : as->admitted > bs->admitted;
 }
 
 static bool wc_may_fall(const struct worker_core *c, uint32_t slot, uint32_t for_slot, int below,
@@ -91,24 +114,28 @@ static bool wc_may_fall(const struct worker_core *c, uint32_t slot, uint32_t for
     return for_slot == guarded || s->n_tokens - s->ran_from >= c->cfg.min_run;
 }
 
-uint32_t wc_victim(const struct worker_core *c, uint32_t for_slot)
+uint32_t wc_victim(const struct worker_core *c, uint32_t for_slot, bool own)
 {
     const struct wc_slot *f = &wc_slots(c)[for_slot];
     uint32_t best = WC_NONE, guarded = wc_protected(c);
+    struct wc_price best_price = {0, 0};
     int best_below = 0;
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
-        const struct wc_slot *s = &wc_slots(c)[i];
-        if (i == for_slot || s->state != WC_ACTIVE) continue;
+    for (uint32_t i = 0; i < c->n_active; i++) {
+        uint32_t slot = wc_active(c)[i];
+        const struct wc_slot *s = &wc_slots(c)[slot];
+        if (slot == for_slot || (own && s->account != f->account)) continue;
         int below = wc_below(c, s, f);
-        if (!wc_may_fall(c, i, for_slot, below, guarded)) continue;
+        if (!wc_may_fall(c, slot, for_slot, below, guarded)) continue;
+        struct wc_price price = wc_price(c, s);
         if (best != WC_NONE) {
             const struct wc_slot *b = &wc_slots(c)[best];
-            uint8_t so = c->cfg.classes.rows[s->cls].order, bo = c->cfg.classes.rows[b->cls].order;
+            uint8_t so = wc_class_order(c, s), bo = wc_class_order(c, b);
             if (below < best_below || (below == best_below && so < bo)) continue;
-            if (below == best_below && so == bo && !wc_cheaper(c, s, b)) continue;
+            if (below == best_below && so == bo && !wc_cheaper(price, best_price, s, b)) continue;
         }
-        best = i;
+        best = slot;
         best_below = below;
+        best_price = price;
     }
     return best;
 }

@@ -4,16 +4,6 @@
 #include <assert.h>
 #include <string.h>
 
-uint32_t wc_find(const struct worker_core *c, uint64_t gateway, struct sub_id sub)
-{
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
-        const struct wc_slot *s = &wc_slots(c)[i];
-        if (s->state == WC_FREE || s->state == WC_DROPPING) continue;
-        if (s->gateway == gateway && sub_id_equal(s->sub, sub)) return i;
-    }
-    return WC_NONE;
-}
-
 static void wc_answer(uint32_t gw, struct sub_id sub, enum finish f, struct wc_out *o)
 {
     struct worker_action *a = wc_emit(o, WA_FINISH);
@@ -43,9 +33,11 @@ void wc_finish(struct worker_core *c, uint32_t slot, enum finish f, struct wc_ou
     struct wc_slot *s = &wc_slots(c)[slot];
     assert(s->state == WC_WAITING || s->state == WC_ACTIVE);
     assert(s->in_step == 0 && f != FINISH_NONE);
-    if (s->state == WC_ACTIVE) wc_leave_seat(c, slot, o);
-    s->state = WC_FINISHED;
+    if (s->state == WC_ACTIVE) wc_leave_seat(c, slot, false, o);
+    wc_close_seq(c, slot);
+    wc_set_state(c, slot, WC_FINISHED);
     s->finish = (uint8_t)f;
+    wc_set_timer(c, slot);
     wc_send(c, slot, o);
 }
 
@@ -53,6 +45,9 @@ void wc_slot_free(struct worker_core *c, uint32_t slot, struct wc_out *o)
 {
     struct wc_slot *s = &wc_slots(c)[slot];
     assert(s->state != WC_FREE && s->in_step == 0 && s->seq == KV_SEQ_NONE);
+    wc_set_state(c, slot, WC_FREE);
+    wc_set_timer(c, slot);
+    wc_set_name(c, slot);
     memset(s, 0, sizeof *s);
     s->seq = KV_SEQ_NONE;
     wc_emit(o, WA_FREE)->slot = slot;
@@ -62,11 +57,14 @@ void wc_slot_free(struct worker_core *c, uint32_t slot, struct wc_out *o)
 static void wc_remove(struct worker_core *c, uint32_t slot, struct wc_out *o)
 {
     struct wc_slot *s = &wc_slots(c)[slot];
-    if (s->state == WC_ACTIVE) wc_leave_seat(c, slot, o);
-    if (s->in_step != 0)
-        s->state = WC_DROPPING;
-    else
+    if (s->state == WC_ACTIVE) wc_leave_seat(c, slot, false, o);
+    wc_close_seq(c, slot);
+    if (s->in_step == 0) {
         wc_slot_free(c, slot, o);
+        return;
+    }
+    wc_set_state(c, slot, WC_DROPPING);
+    wc_set_timer(c, slot);
 }
 
 static void wc_sync(struct worker_core *c, uint32_t gw, struct wc_out *o)
@@ -89,6 +87,7 @@ void wc_session_up(struct worker_core *c, uint32_t gw, uint64_t gateway, struct 
         s->lost_at_ns = 0;
         s->attached = 0;
         s->gw = gw;
+        wc_set_timer(c, i);
     }
     wc_sync(c, gw, o);
 }
@@ -104,6 +103,7 @@ void wc_session_down(struct worker_core *c, uint32_t gw)
         s->lost = 1;
         s->attached = 0;
         s->gw = WC_NONE;
+        wc_set_timer(c, i);
     }
 }
 
@@ -131,6 +131,7 @@ void wc_gap(struct worker_core *c, uint32_t gw, struct sub_id sub, uint32_t from
     s->attached = 1;
     s->lost = 0;
     s->lost_at_ns = 0;
+    wc_set_timer(c, slot);
     s->sent = from < s->made ? from : s->made;
     wc_send(c, slot, o);
 }
@@ -165,25 +166,26 @@ static void wc_tick_slot(struct worker_core *c, uint32_t slot, struct wc_out *o)
 
 static bool wc_has_detached(const struct worker_core *c, uint32_t gw)
 {
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
-        const struct wc_slot *s = &wc_slots(c)[i];
-        if (s->state != WC_FREE && s->state != WC_DROPPING && s->gw == gw && !s->attached)
-            return true;
+    for (uint32_t i = 0; i < c->n_timers; i++) {
+        const struct wc_slot *s = &wc_slots(c)[wc_timers(c)[i]];
+        if (s->gw == gw && !s->attached) return true;
     }
     return false;
 }
 
 void wc_tick(struct worker_core *c, struct wc_out *o)
 {
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++) wc_tick_slot(c, i, o);
+    if (c->n_timers > 0) {
+        for (uint32_t i = 0; i < c->cfg.max_slots; i++) wc_tick_slot(c, i, o);
+    }
     for (uint32_t gw = 0; gw < WORKER_GATEWAYS_MAX; gw++) {
         if (c->sessions[gw].up && c->now_ns >= c->sessions[gw].sync_at_ns && wc_has_detached(c, gw))
             wc_sync(c, gw, o);
     }
     uint32_t parked = wc_parked(c);
-    if (parked == WC_NONE || c->now_ns - c->steps[parked].parked_ns < c->cfg.park_max_ns) return;
+    if (parked == WC_NONE || c->now_ns - c->steps[parked].progress_ns < c->cfg.park_max_ns) return;
     wc_drop_youngest(c, parked, o);
-    c->steps[parked].parked_ns = c->now_ns;
+    c->steps[parked].progress_ns = c->now_ns;
 }
 
 /* Only what still waits for its gateway's answer: a first SYNC lists everything, a repeated one the

@@ -47,8 +47,12 @@ void wc_step_parked(struct worker_core *c, const struct worker_event *ev)
     struct wc_step *st = &c->steps[wc_step_find(c, ev->step.step)];
     assert(st->park_asked && !st->parked);
     st->park_asked = 0;
-    st->parked = 1;
-    st->parked_ns = c->now_ns;
+    st->parked = st->disturbed = 1;
+    if (ev->step.segments_done > st->segments) { /* park_max counts from the last one it finished */
+        st->segments = ev->step.segments_done;
+        st->progress_ns = c->now_ns;
+    }
+    c->cold = 1;
     c->n_parks++;
 }
 
@@ -60,6 +64,8 @@ void wc_span_dropped(struct worker_core *c, uint64_t step, uint32_t span, struct
     assert(sp->state == WC_SPAN_DROP_ASKED);
     struct wc_slot *s = &wc_slots(c)[sp->slot];
     c->account[s->cls].dropped += sp->n;
+    c->positions[c->steps[i].rank] += sp->n;
+    c->steps[i].disturbed = 1;
     c->n_drops++;
     wc_span_gone(c, sp);
     if (s->state == WC_DROPPING) wc_slot_free(c, sp->slot, o);
@@ -80,20 +86,38 @@ static void wc_account_positions(struct worker_core *c, struct wc_slot *s, uint3
 
 /* Books what the span brought; the sequence may be gone from its seat by now (preempted too late to
  * drop the span): the shell has appended the id all the same, so it counts. */
-static enum finish wc_span_result(struct worker_core *c, struct wc_slot *s,
-                                  const struct wc_span *sp, const struct worker_token *t)
+static enum finish wc_span_result(struct worker_core *c, uint32_t slot, const struct wc_span *sp,
+                                  const struct worker_token *t)
 {
+    struct wc_slot *s = &wc_slots(c)[slot];
     wc_account_positions(c, s, sp->pos, sp->pos + sp->n);
     if (sp->score_to > sp->score_from && sp->score_to > s->made) s->made = sp->score_to;
     if (t->made) {
         assert(sp->sample);
+        if (wc_ids(c, slot) != NULL) wc_ids(c, slot)[s->n_tokens] = t->id;
         s->n_tokens++;
         s->made = s->n_tokens;
         c->account[s->cls].output++;
+        if (s->fresh) wc_cost_first_token(c, s);
     }
-    if (s->state == WC_ACTIVE) kvpool_commit(wc_pool(c), s->seq, sp->pos + sp->n);
+    if (s->state == WC_ACTIVE) {
+        kvpool_commit(wc_pool(c), s->seq, sp->pos + sp->n);
+        wc_publish(c, slot);
+    }
     if (t->finish != FINISH_NONE) return t->finish;
     return s->made == s->n_tokens && s->n_tokens >= s->max_total ? FINISH_LENGTH : FINISH_NONE;
+}
+
+/* Somebody gave away a block while the span used it: nothing of it is to be believed, neither its
+ * token nor what its sequence has. That one is computed again, from the prompt, without hits. */
+static void wc_span_fault(struct worker_core *c, uint32_t slot, uint32_t n, struct wc_out *o)
+{
+    struct wc_slot *s = &wc_slots(c)[slot];
+    c->faults++;
+    c->account[s->cls].dropped += n;
+    s->root = (struct hash128){0, 0};
+    if (s->state == WC_ACTIVE) wc_preempt(c, slot, o);
+    wc_close_seq(c, slot);
 }
 
 static void wc_span_end(struct worker_core *c, struct wc_span *sp, const struct worker_event *ev,
@@ -101,6 +125,7 @@ static void wc_span_end(struct worker_core *c, struct wc_span *sp, const struct 
 {
     uint32_t slot = sp->slot;
     struct wc_slot *s = &wc_slots(c)[slot];
+    bool valid = kvpool_hold_valid(wc_pool(c), sp->hold);
     wc_span_gone(c, sp);
     if (s->state == WC_DROPPING) {
         c->account[s->cls].dropped += sp->n;
@@ -108,9 +133,13 @@ static void wc_span_end(struct worker_core *c, struct wc_span *sp, const struct 
         return;
     }
     assert(s->state == WC_ACTIVE || s->state == WC_WAITING);
+    if (!valid) {
+        wc_span_fault(c, slot, sp->n, o);
+        return;
+    }
     if (ev->step.failed && s->state == WC_WAITING)
         return; /* preempted: it is computed again anyway */
-    enum finish f = ev->step.failed ? FINISH_FAILED : wc_span_result(c, s, sp, t);
+    enum finish f = ev->step.failed ? FINISH_FAILED : wc_span_result(c, slot, sp, t);
     if (f != FINISH_NONE)
         wc_finish(c, slot, f, o);
     else
@@ -137,9 +166,11 @@ void wc_step_end(struct worker_core *c, const struct worker_event *ev, struct wc
     uint32_t i = wc_step_find(c, ev->step.step);
     struct wc_step *st = &c->steps[i];
     uint32_t k = 0;
+    wc_cost_step_end(c, i, ev);
     for (uint32_t n = 0; n < st->n_spans; n++) {
         struct wc_span *sp = &wc_spans(c, i)[n];
         if (sp->state == WC_SPAN_GONE) continue;
+        c->positions[st->rank] += sp->n;
         const struct worker_token *t = NULL;
         if (!ev->step.failed) {
             assert(k < ev->step.n_tokens && ev->step.tokens[k].slot == sp->slot);

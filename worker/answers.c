@@ -154,6 +154,14 @@ void answers_sync(struct answers *a, uint32_t gw) {
     mail_out_push(a->mail, &o);
 }
 
+_Static_assert(2 * COST_FEATURES <= MSG_COST_MAX, "two tables of coefficients go into STATUS");
+
+static void add_cost(struct msg_status *m, const struct worker_stats *st) {
+    for (uint32_t rank = 0; rank < 2; rank++)
+        for (uint32_t i = 0; i < COST_FEATURES; i++)
+            m->cost[m->n_cost++] = (float)st->cost[rank].coef[i];
+}
+
 void answers_status(struct answers *a, uint64_t busy_ns, uint64_t uptime_ns) {
     struct worker_stats st;
     worker_core_stats(a->core, &st);
@@ -169,6 +177,16 @@ void answers_status(struct answers *a, uint64_t busy_ns, uint64_t uptime_ns) {
                            .busy_ns = busy_ns,
                            .uptime_ns = uptime_ns,
                            .draining = st.draining};
+    m.blocks_cached = st.pool.cached;
+    m.host_total = st.pool.host_total;
+    m.host_free = st.pool.host_free;
+    m.cache_hits = st.pool.hits;
+    m.cache_misses = st.pool.misses;
+    m.swap_ins = st.resumed_swap;
+    m.recomputes = st.resumed_recompute;
+    m.copy_ns = st.copy_ns;
+    m.faults = st.faults;
+    add_cost(&m, &st);
     memcpy(m.waiting, st.waiting, sizeof(m.waiting));
     memcpy(m.active, st.active, sizeof(m.active));
     memcpy(m.window, st.window, sizeof(m.window));

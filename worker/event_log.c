@@ -25,6 +25,7 @@
 struct record {
     uint64_t ns, dropped_before;
     bool is_event;
+    int32_t *ids; /* of a submission: own memory, freed by the writer */
     union {
         struct worker_event event;
         struct worker_action action;
@@ -73,6 +74,8 @@ static void write_record(struct event_log *l, struct record *r) {
         event_text_event(&l->text, &r->u.event, &l->classes, r->ns);
     else
         event_text_action(&l->text, &r->u.action, r->ns);
+    mem_free(r->ids);
+    r->ids = NULL;
     if (l->text.len >= WRITE_BYTES)
         write_out(l);
 }
@@ -187,9 +190,17 @@ static struct record *take(struct event_log *l, uint64_t ns) {
         return NULL;
     }
     r->ns = ns;
+    r->ids = NULL;
     r->dropped_before = l->dropped;
     l->dropped = 0;
     return r;
+}
+
+/* Too many for a record. Submissions come far apart, so they may allocate. */
+static int keep_ids(struct record *r, const struct worker_event *ev) {
+    r->ids = mem_memdup(ev->submit.ids, (size_t)ev->submit.n_tokens * sizeof(*r->ids));
+    r->u.event.submit.ids = r->ids;
+    return r->ids != NULL ? 0 : -1;
 }
 
 void event_log_event(struct event_log *l, const struct worker_event *ev, uint64_t now_ns) {
@@ -203,6 +214,11 @@ void event_log_event(struct event_log *l, const struct worker_event *ev, uint64_
     if (n != 0)
         memcpy(tokens, ev->step.tokens, n * sizeof(*tokens)); /* packed from the first item on */
     r->u.event.step.tokens = tokens;
+    if (ev->kind == WE_SUBMIT && ev->submit.ids != NULL && keep_ids(r, ev) != 0) {
+        ring_push(&l->empty, r);
+        l->dropped += r->dropped_before + 1;
+        return;
+    }
     ring_push(&l->full, r);
     wake(l);
 }

@@ -3,11 +3,12 @@
  *
  * First line: the core's configuration. Then one line an event, with all its fields, and one line
  * each of its actions; `ns` is the monotonic time the core was given, the same for an event and its
- * actions. Block ids are left out (they follow from the events). Names of fields are those of
+ * actions. Block ids are left out but in copies (they follow from the events). A submission's ids and
+ * the root of its prefixes are in it when the worker has a prefix cache; the key of the root is not. Names of fields are those of
  * worker_core.h.
  *     {"ns":1,"event":"submit","gw":0,"sub":[7,1],"slot":0,"class":1,"rank":1,...}
  *     {"ns":1,"action":"step_submit","step":1,"rank":1,"spans":[[S],...]}
- *     {"ns":9,"event":"step_end","step":1,...,"tokens":[[slot,made,"finish"],...]}
+ *     {"ns":9,"event":"step_end","step":1,...,"tokens":[[slot,made,"finish",id],...]}
  * where S = slot,pos,n,score_from,score_to,sample.
  * The step loop copies a record into a ring and goes on; a thread at SCHED_IDLE writes. A full ring
  * drops records, counts them, and the next line written says {"dropped":n}: a log with such a line

@@ -25,12 +25,27 @@ static const char *action_name(enum worker_action_kind k) {
                                         [WA_STEP_CONTINUE] = "step_continue",
                                         [WA_SPAN_DROP] = "span_drop",
                                         [WA_STEP_RELEASE] = "step_release",
+                                        [WA_COPY] = "copy",
                                         [WA_TOKENS] = "tokens",
                                         [WA_FINISH] = "finish",
                                         [WA_SYNC] = "sync",
                                         [WA_FREE] = "free",
                                         [WA_EXIT] = "exit"};
     return names[k];
+}
+
+/* What the cache, the host tier and the planner start from; 17 digits bring a double back as it was.
+ */
+static void config_pool(struct buf *out, const struct worker_core_config *c) {
+    buf_addf(out, ",\"n_host\":%u,\"max_copies\":%u,\"max_accounts\":%u,\"prefix_cache\":%s",
+             c->pool.n_host, c->pool.max_copies, c->pool.max_accounts,
+             c->pool.prefix_cache ? "true" : "false");
+    buf_addf(out, ",\"n_segments\":%u,\"interference_permille\":%u,\"copy_ns\":%" PRIu64,
+             c->n_segments, c->interference_permille, c->copy_ns);
+    buf_adds(out, ",\"cost\":[");
+    for (uint32_t i = 0; i < COST_FEATURES; i++)
+        buf_addf(out, "%s%.17g", i > 0 ? "," : "", c->cost.start[i]);
+    buf_addc(out, ']');
 }
 
 void event_text_config(struct buf *out, const struct worker_core_config *c) {
@@ -47,11 +62,15 @@ void event_text_config(struct buf *out, const struct worker_core_config *c) {
              c->min_run, c->park_max_ns, c->lost_realtime_ns);
     buf_addf(out, ",\"lost_batch_ns\":%" PRIu64 ",\"finish_repeat_ns\":%" PRIu64, c->lost_batch_ns,
              c->finish_repeat_ns);
-    buf_addf(out, ",\"debug\":[%u,%u,%u,%u],\"classes\":[", c->debug_preempt_every,
-             c->debug_park_every, c->debug_drop_every, c->debug_pool_blocks);
-    for (uint32_t i = 0; i < c->classes.n; i++)
-        buf_addf(out, "%s[\"%s\",%u,%u,%d]", i > 0 ? "," : "", c->classes.rows[i].name,
-                 c->classes.rows[i].rank, c->classes.rows[i].order, c->classes.rows[i].preemptible);
+    buf_addf(out, ",\"debug\":[%u,%u,%u,%u]", c->debug_preempt_every, c->debug_park_every,
+             c->debug_drop_every, c->debug_pool_blocks);
+    config_pool(out, c);
+    buf_adds(out, ",\"classes\":[");
+    for (uint32_t i = 0; i < c->classes.n; i++) {
+        const struct class_row *r = &c->classes.rows[i];
+        buf_addf(out, "%s[\"%s\",%u,%u,%d,%u,%u,%u]", i > 0 ? "," : "", r->name, r->rank, r->order,
+                 r->preemptible, r->ttft_ms, r->tpot_ms, r->floor_permille);
+    }
     buf_adds(out, "]}}\n");
 }
 
@@ -69,6 +88,15 @@ static void add_submit(struct buf *out, const struct worker_event *ev,
     buf_addf(out, ",\"n_prompt\":%u,\"n_tokens\":%u,\"from\":%u,\"max_total\":%u,\"refused\":%s",
              ev->submit.n_prompt, ev->submit.n_tokens, ev->submit.from, ev->submit.max_total,
              ev->submit.refused ? "true" : "false");
+    buf_addf(out, ",\"account\":%u,\"quota\":%u,\"ttft_ms\":%u,\"tpot_ms\":%u", ev->submit.account,
+             ev->submit.quota, ev->submit.ttft_ms, ev->submit.tpot_ms);
+    if (ev->submit.ids == NULL)
+        return;
+    buf_addf(out, ",\"root\":[%" PRIu64 ",%" PRIu64 "],\"ids\":[", ev->submit.root.lo,
+             ev->submit.root.hi);
+    for (uint32_t i = 0; i < ev->submit.n_tokens; i++)
+        buf_addf(out, "%s%d", i > 0 ? "," : "", (int)ev->submit.ids[i]);
+    buf_addc(out, ']');
 }
 
 static void add_step(struct buf *out, const struct worker_event *ev) {
@@ -84,8 +112,8 @@ static void add_step(struct buf *out, const struct worker_event *ev) {
     buf_addf(out, ",\"failed\":%s,\"tokens\":[", ev->step.failed ? "true" : "false");
     for (uint32_t i = 0; i < ev->step.n_tokens; i++) {
         const struct worker_token *t = &ev->step.tokens[i];
-        buf_addf(out, "%s[%u,%d,\"%s\"]", i > 0 ? "," : "", t->slot, t->made,
-                 finish_text(t->finish));
+        buf_addf(out, "%s[%u,%d,\"%s\",%d]", i > 0 ? "," : "", t->slot, t->made,
+                 finish_text(t->finish), (int)t->id);
     }
     buf_addc(out, ']');
 }
@@ -109,6 +137,9 @@ void event_text_event(struct buf *out, const struct worker_event *ev,
     case WE_STEP_PARKED:
     case WE_SPAN_DROPPED: add_step(out, ev); break;
     case WE_COPY_END:
+        buf_addf(out, ",\"copy\":%" PRIu64 ",\"ok\":%s,\"device_ns\":%" PRIu64, ev->copy.id,
+                 ev->copy.ok ? "true" : "false", ev->copy.device_ns);
+        break;
     case WE_DRAIN:
     case WE_TICK: break;
     }
@@ -133,6 +164,10 @@ void event_text_action(struct buf *out, const struct worker_action *a, uint64_t 
     case WA_STEP_CONTINUE:
     case WA_STEP_RELEASE: buf_addf(out, ",\"step\":%" PRIu64, a->step); break;
     case WA_SPAN_DROP: buf_addf(out, ",\"step\":%" PRIu64 ",\"span\":%u", a->step, a->span); break;
+    case WA_COPY:
+        buf_addf(out, ",\"copy\":%" PRIu64 ",\"slot\":%u,\"to_host\":%d,\"block\":%u,\"host\":%u",
+                 a->copy.id, a->slot, a->copy.to_host, a->copy.block, a->copy.host);
+        break;
     case WA_TOKENS:
         add_link(out, a->gw, a->sub);
         buf_addf(out, ",\"slot\":%u,\"from\":%u,\"to\":%u,\"finish\":\"%s\"", a->slot, a->from,

@@ -79,11 +79,32 @@ static struct seq *create_refused(const struct msg_submit *m, const char *why) {
     s->refused = why;
     s->cls = m->cls;
     s->tag = m->tag;
+    s->tenant = hash64(m->tenant, strnlen(m->tenant, MSG_NAME_MAX), 0);
     s->n_prompt = m->n_prompt;
     s->from = m->from; /* the finish names it: a gateway knows its answer by the index */
     s->n_submitted = m->n_ids;
     s->rules.max_total = m->max_total;
     return s;
+}
+
+/* Two tenants never share a block: the root is the tenant's, under a key that nobody outside knows.
+ * Rows of the prompt are made by computing it, so who wants some takes no hits. */
+static struct hash128 make_root(const struct msg_submit *m, const struct seq_limits *l) {
+    char scope[MSG_NAME_MAX + sizeof(m->adapter)] = {0};
+    if (!l->prefix_cache || m->from < m->n_prompt)
+        return (struct hash128){0, 0};
+    memcpy(scope, m->tenant, strnlen(m->tenant, MSG_NAME_MAX));
+    memcpy(scope + MSG_NAME_MAX, &m->adapter, sizeof(m->adapter));
+    return prefix_root(scope, sizeof(scope), l->cache_key);
+}
+
+static void copy_service(struct seq *s, const struct msg_submit *m) {
+    s->cls = m->cls;
+    s->tag = m->tag;
+    s->ttft_ms = m->ttft_ms;
+    s->tpot_ms = m->tpot_ms;
+    s->tenant = hash64(m->tenant, strnlen(m->tenant, MSG_NAME_MAX), 0);
+    s->kv_quota = m->kv_quota;
 }
 
 static void copy_lists(struct seq *s, const struct msg_submit *m, const struct layout *l) {
@@ -122,8 +143,8 @@ struct seq *seq_create(const struct msg_submit *m, const struct seq_limits *l) {
         return NULL;
     s->bytes = lay.total;
     s->sub = m->sub;
-    s->cls = m->cls;
-    s->tag = m->tag;
+    copy_service(s, m);
+    s->root = make_root(m, l);
     s->n_prompt = m->n_prompt;
     s->from = m->from;
     s->rules = rules;

@@ -17,6 +17,8 @@
 struct seq_limits { /* what a SUBMIT is checked against; lives as long as the worker */
     const struct vocab *vocab;
     uint32_t n_vocab, n_ctx, n_classes;
+    bool prefix_cache;
+    uint64_t cache_key; /* of the roots: numerics id and a random number of this process */
 };
 
 struct seq {
@@ -24,6 +26,11 @@ struct seq {
     const char *refused; /* static text: why the SUBMIT is not valid; NULL = valid */
     uint8_t cls;
     uint64_t tag;
+    uint32_t ttft_ms, tpot_ms; /* objectives, 0 = the class's */
+    uint64_t tenant;           /* hash of its name */
+    uint32_t kv_quota;         /* positions, 0 = none */
+    uint32_t account;          /* of the tenant, given by seq_store */
+    struct hash128 root;       /* of its prefixes: keyed by tenant and adapter; 0 = takes no hits */
     uint32_t n_prompt, from;
     int32_t *ids;
     uint32_t n_ids;              /* known now; room for max_total */

@@ -11,15 +11,25 @@
 #include "scheduler/worker_core.h"
 #include "worker/seq.h"
 
+/* KV accounts: one for each tenant that has a sequence here. 0 = those of more tenants than there are
+ * accounts; without a quota, since it would be everybody's. */
+#define SEQ_ACCOUNTS 256
+
+struct seq_account {
+    uint64_t tenant;
+    uint32_t n_seqs; /* 0 = free */
+};
+
 struct seq_store {
     struct seq **slots;
     uint32_t n_slots, n_used;
     uint64_t bytes; /* of all sequences held */
+    struct seq_account accounts[SEQ_ACCOUNTS];
 };
 
 int seq_store_init(struct seq_store *st, uint32_t n_slots); /* -1 = no memory */
 void seq_store_deinit(struct seq_store *st);                /* destroys what it holds */
-/* Takes *s. Slot, or WORKER_SLOT_NONE when all are taken: then *s is destroyed. *s is NULL
+/* Takes *s and gives it its account. Slot, or WORKER_SLOT_NONE when all are taken: then *s is destroyed. *s is NULL
  * afterwards. */
 uint32_t seq_store_put(struct seq_store *st, struct seq **s);
 struct seq *seq_store_get(const struct seq_store *st, uint32_t slot); /* asserts that it is taken */

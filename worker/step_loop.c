@@ -71,6 +71,18 @@ static uint32_t index_of_event(const struct worker_event *ev) {
     return ev->kind == WE_SUBMIT ? ev->submit.from : ev->kind == WE_GAP ? ev->from : 0;
 }
 
+static void copy(struct step_loop *l, const struct worker_action *a) {
+    struct engine_copy c = {.id = a->copy.id,
+                            .kind = a->copy.to_host ? ENGINE_COPY_BLOCK_TO_HOST
+                                                    : ENGINE_COPY_HOST_TO_BLOCK,
+                            .from = a->copy.to_host ? a->copy.block : a->copy.host,
+                            .to = a->copy.to_host ? a->copy.host : a->copy.block,
+                            .priority = a->copy.priority,
+                            .after_step = a->copy.after_step};
+    if (engine_copy_submit(l->cfg.engine, &c) != 0)
+        fail(l, "the engine refuses a copy");
+}
+
 static void perform(struct step_loop *l, const struct worker_action *a,
                     const struct worker_event *ev) {
     switch (a->kind) {
@@ -90,6 +102,7 @@ static void perform(struct step_loop *l, const struct worker_action *a,
         engine_step_drop_span(l->cfg.engine, a->step, a->span); /* -1 likewise */
         break;
     case WA_STEP_RELEASE: steps_release(&l->steps, a->step); break;
+    case WA_COPY: copy(l, a); break;
     case WA_TOKENS: answers_tokens(&l->answers, a); break;
     case WA_FINISH: answers_finish(&l->answers, a, index_of_event(ev)); break;
     case WA_SYNC: answers_sync(&l->answers, a->gw); break;
@@ -133,7 +146,12 @@ static void completion(struct step_loop *l, const struct engine_completion *c) {
         ev.step.span = c->span;
         steps_span_dropped(&l->steps, c->id, c->span);
         break;
-    case ENGINE_COPY_END: ev.kind = WE_COPY_END; break;
+    case ENGINE_COPY_END:
+        ev = (struct worker_event){.kind = WE_COPY_END};
+        ev.copy.id = c->id;
+        ev.copy.ok = c->status == ENGINE_STEP_OK;
+        ev.copy.device_ns = c->device_ns;
+        break;
     case ENGINE_DEVICE_LOST: fail(l, "the device is lost"); return;
     }
     feed(l, &ev);
@@ -149,6 +167,19 @@ static void take_completions(struct step_loop *l) {
 
 /* ---- what the link brings ---- */
 
+static void describe(const struct step_loop *l, const struct seq *s, struct worker_event *ev) {
+    uint32_t bt = l->cfg.core_config->pool.block_tokens;
+    ev->submit.n_prompt = s->n_prompt;
+    ev->submit.n_tokens = s->n_ids;
+    ev->submit.max_total = s->rules.max_total;
+    ev->submit.ttft_ms = s->ttft_ms;
+    ev->submit.tpot_ms = s->tpot_ms;
+    ev->submit.quota = s->kv_quota / bt + (s->kv_quota % bt != 0);
+    ev->submit.root = s->root;
+    if (l->cfg.core_config->pool.prefix_cache)
+        ev->submit.ids = s->ids;
+}
+
 static void submit(struct step_loop *l, struct mail_in *in) {
     struct worker_event ev = {.kind = WE_SUBMIT, .gw = in->gw, .sub = in->sub};
     const struct seq *s = in->seq;
@@ -159,13 +190,16 @@ static void submit(struct step_loop *l, struct mail_in *in) {
         ev.submit.tag = s->tag;
         ev.submit.refused = s->refused != NULL;
     }
-    if (s != NULL && s->refused == NULL) {
-        ev.submit.n_prompt = s->n_prompt;
-        ev.submit.n_tokens = s->n_ids;
-        ev.submit.max_total = s->rules.max_total;
-    }
+    if (s != NULL && s->refused == NULL)
+        describe(l, s, &ev);
     if (s != NULL)
         ev.submit.slot = seq_store_put(&l->store, &in->seq);
+    if (ev.submit.slot == WORKER_SLOT_NONE)
+        ev.submit.ids = NULL; /* they are gone */
+    else
+        ev.submit.account = s->account;
+    if (ev.submit.account == 0)
+        ev.submit.quota = 0;
     feed(l, &ev);
 }
 

@@ -129,6 +129,7 @@ static struct worker_token collect_span(struct steps *s, uint64_t id, const stru
     seq->computed = at->pos + at->n;
     if (at->sample) {
         t.made = true;
+        t.id = engine_step_result(s->engine, id, row)->id;
         t.finish = seq_push(seq, s->vocab, at->pos + at->n, engine_step_result(s->engine, id, row));
     }
     return t;

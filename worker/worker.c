@@ -13,6 +13,7 @@
 #define BACKLOG_BYTES (64u << 20)
 #define LOG_BYTES (16u << 20) /* records of the event log */
 #define SCORE_ROWS 64u        /* prompt scores computed in one step, beside one row a seat */
+#define COPY_GB_S 4.0         /* of the host tier, until it is measured */
 #define BLOCK_TOKENS 16u      /* what the pool is sized by before the engine says its own */
 
 struct worker {
@@ -31,6 +32,9 @@ void worker_config_default(struct worker_config *cfg) {
     *cfg = (struct worker_config){.max_seqs = 16,
                                   .prefill_chunk = 128,
                                   .kv_tokens = 4096,
+                                  .prefix_cache = true,
+                                  .min_run = 16,
+                                  .interference_permille = 50,
                                   .n_gateways = 1,
                                   .heartbeat_ns = 500 * MS,
                                   .silence_ns = 2000 * MS,
@@ -61,6 +65,22 @@ static int open_engine(struct worker *w, struct err *e) {
     return 0;
 }
 
+/* Cold start of the learned times. */
+static void fill_cost(struct worker *w) {
+    const struct engine_limits *l = engine_limits(w->engine);
+    const struct engine_config *c = &w->cfg.engine;
+    double start[COST_FEATURES], gb_s = c->copy_gb_s > 0 ? c->copy_gb_s : COPY_GB_S;
+    if (strcmp(c->backend, "null") == 0) {
+        step_cost_start_null(start, c->null_step_ns, c->null_token_ns);
+        w->core_cfg.copy_ns = c->null_copy_ns;
+    } else {
+        step_cost_start_cpu(start, gguf_file_bytes(w->cfg.model->gguf),
+                            l->block_bytes / l->block_tokens, c->n_threads);
+        w->core_cfg.copy_ns = (uint64_t)((double)l->block_bytes / gb_s);
+    }
+    step_cost_init(&w->core_cfg.cost, start);
+}
+
 static void fill_core_config(struct worker *w) {
     const struct engine_limits *l = engine_limits(w->engine);
     const struct worker_config *c = &w->cfg;
@@ -72,7 +92,10 @@ static void fill_core_config(struct worker *w) {
                                               .prefill_chunk = c->prefill_chunk,
                                               .n_ctx = l->n_ctx,
                                               .classes = c->classes,
-                                              .min_run = 16,
+                                              .min_run = c->min_run,
+                                              .interference_permille = c->interference_permille,
+                                              .out_weight = 2,
+                                              .n_segments = l->n_segments,
                                               .park_max_ns = 2000 * MS,
                                               .lost_realtime_ns = 2000 * MS,
                                               .lost_batch_ns = 30000 * MS,
@@ -84,7 +107,11 @@ static void fill_core_config(struct worker *w) {
     w->core_cfg.pool = (struct kvpool_config){.n_blocks = l->n_blocks,
                                               .block_tokens = l->block_tokens,
                                               .max_seq_blocks = (l->n_ctx + l->block_tokens - 1)
-                                                                / l->block_tokens};
+                                                                / l->block_tokens,
+                                              .n_host = l->host_slots,
+                                              .max_accounts = SEQ_ACCOUNTS,
+                                              .prefix_cache = c->prefix_cache};
+    fill_cost(w);
 }
 
 static int open_core(struct worker *w, struct err *e) {
@@ -92,12 +119,15 @@ static int open_core(struct worker *w, struct err *e) {
     w->core_bytes = worker_core_bytes(&w->core_cfg);
     if (w->core_bytes == 0)
         return err_set(e, ERR_BAD_VALUE, "the scheduler cannot be built with these sizes");
-    void *region = mem_zalloc(w->core_bytes); /* 64-aligned, as base/mem.h says */
+    void *region = mem_map(w->core_bytes); /* zeroed; pages of ids that are not used cost nothing */
     if (region == NULL)
         return err_set(e, ERR_NO_MEMORY, "no memory for the scheduler: %zu bytes", w->core_bytes);
     w->core = worker_core_init(region, &w->core_cfg);
     assert(w->core == region);
-    mem_pool_set("scheduler", w->core_bytes, w->core_bytes, w->core_bytes);
+    size_t ids = w->cfg.prefix_cache
+                     ? (size_t)w->core_cfg.max_slots * w->core_cfg.n_ctx * sizeof(int32_t)
+                     : 0;
+    mem_pool_set("scheduler", w->core_bytes, w->core_bytes - ids, w->core_bytes);
     return 0;
 }
 
@@ -133,7 +163,10 @@ static int open_link(struct worker *w, struct err *e) {
                             .limits = {.vocab = w->cfg.model->vocab,
                                        .n_vocab = l->n_vocab,
                                        .n_ctx = l->n_ctx,
-                                       .n_classes = w->cfg.classes.n},
+                                       .n_classes = w->cfg.classes.n,
+                                       .prefix_cache = w->cfg.prefix_cache,
+                                       .cache_key = hash64(&l->numerics_id, sizeof(l->numerics_id),
+                                                           w->cfg.cache_secret)},
                             .n_gateways = w->cfg.n_gateways,
                             .stall_once_ns = w->cfg.debug_stall_ns};
     fill_hello(w, &c.session.hello);
@@ -214,7 +247,7 @@ void worker_close(struct worker **out) {
     mail_deinit(&w->mail);
     mem_free(w->link);
     mem_free(w->loop);
-    mem_free(w->core);
+    mem_unmap(w->core, w->core_bytes);
     mem_free(w);
     *out = NULL;
 }

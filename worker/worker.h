@@ -18,6 +18,10 @@ struct worker_config {
         engine; /* backend, kernel, threads, cpus, chaos, null costs; the rest is filled here */
     uint32_t max_seqs, prefill_chunk;
     uint32_t kv_tokens; /* positions in the pool, the trash block on top */
+    bool prefix_cache;
+    uint64_t cache_secret;          /* random, of this process: keys the roots of prefixes */
+    uint32_t min_run;               /* tokens between two preemptions of a sequence by its equals */
+    uint32_t interference_permille; /* of the median real-time TTFT that a batch step may cost */
     struct class_table classes;
     char name[MSG_NAME_MAX];
     uint64_t incarnation; /* random, of this process */

@@ -115,6 +115,9 @@ static void set_plain(struct worker_config *cfg, const struct settings *s) {
     cfg->engine.null_segments = (uint32_t)s->null_segments;
     cfg->max_seqs = (uint32_t)s->max_seqs;
     cfg->prefill_chunk = (uint32_t)s->prefill_chunk;
+    cfg->prefix_cache = s->prefix_cache;
+    cfg->min_run = (uint32_t)s->min_run;
+    cfg->interference_permille = (uint32_t)(s->batch_interference * 10 + 0.5);
     snprintf(cfg->name, sizeof(cfg->name), "%.63s", s->worker_name);
     cfg->heartbeat_ns = ns_of(s->link_heartbeat_s);
     cfg->silence_ns = ns_of(s->link_silence_s);
@@ -150,7 +153,9 @@ int worker_settings_apply(struct worker_config *cfg, struct link_door *door,
     cfg->dial = dial;
     cfg->dial_ctx = door;
     if (getrandom(&cfg->incarnation, sizeof(cfg->incarnation), 0)
-        != (ssize_t)sizeof(cfg->incarnation))
+            != (ssize_t)sizeof(cfg->incarnation)
+        || getrandom(&cfg->cache_secret, sizeof(cfg->cache_secret), 0)
+               != (ssize_t)sizeof(cfg->cache_secret))
         return err_set(e, ERR_IO, "no random number for the incarnation: %s", strerror(errno));
     return 0;
 }

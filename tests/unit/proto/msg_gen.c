@@ -144,6 +144,15 @@ static void gen_status(struct gen *g, struct msg_status *s)
     for (uint32_t i = 0; i < s->n_cost; i++)
         s->cost[i] = real(g, -1e9f, 1e9f);
     s->draining = flip(g);
+    s->blocks_cached = (uint32_t)num(g, 0, s->blocks_total);
+    s->host_total = (uint32_t)num(g, 0, MSG_BLOCKS_MAX);
+    s->host_free = (uint32_t)num(g, 0, s->host_total);
+    s->cache_hits = num(g, 0, UINT64_MAX);
+    s->cache_misses = num(g, 0, UINT64_MAX);
+    s->swap_ins = num(g, 0, UINT64_MAX);
+    s->recomputes = num(g, 0, UINT64_MAX);
+    s->copy_ns = num(g, 0, UINT64_MAX);
+    s->faults = num(g, 0, UINT64_MAX);
 }
 
 static void gen_sampling(struct gen *g, struct msg_submit *s)
@@ -195,6 +204,7 @@ static void gen_submit(struct gen *g, struct msg_submit *s)
     s->min_total = (uint32_t)num(g, 0, s->max_total);
     s->deadline_in_ns = num(g, 0, MSG_DURATION_MAX);
     s->adapter = num(g, 0, UINT64_MAX);
+    s->kv_quota = (uint32_t)num(g, 0, INT32_MAX);
     gen_sampling(g, s);
 }
 
@@ -302,6 +312,8 @@ static const char *differ_status(const struct msg_status *a, const struct msg_st
     SAME_BYTES(window, CLASSES_MAX) SAME(blocks_total) SAME(blocks_free) SAME(steps)
     SAME(preemptions) SAME(parks) SAME(drops) SAME(step_ns) SAME(busy_ns) SAME(uptime_ns)
     SAME(n_cost) SAME_BYTES(cost, MSG_COST_MAX) SAME(draining)
+    SAME(blocks_cached) SAME(host_total) SAME(host_free) SAME(cache_hits) SAME(cache_misses)
+    SAME(swap_ins) SAME(recomputes) SAME(copy_ns) SAME(faults)
     return NULL;
 }
 
@@ -309,7 +321,7 @@ static const char *differ_submit(const struct msg_submit *a, const struct msg_su
 {
     SAME_SUB(sub) SAME(cls) SAME(rank) SAME(ttft_ms) SAME(tpot_ms) SAME_TEXT(tenant) SAME(tag)
     SAME(n_ids) SAME_BYTES(ids, a->n_ids) SAME(n_prompt) SAME(from) SAME(max_total)
-    SAME(min_total) SAME(deadline_in_ns) SAME(adapter) SAME(temperature) SAME(top_p) SAME(min_p)
+    SAME(min_total) SAME(deadline_in_ns) SAME(adapter) SAME(kv_quota) SAME(temperature) SAME(top_p) SAME(min_p)
     SAME(repetition_penalty) SAME(presence_penalty) SAME(frequency_penalty) SAME(top_k) SAME(seed)
     SAME(logprobs) SAME(n_top) SAME(ignore_eos) SAME(include_stop) SAME(skip_special)
     SAME(n_stop_ids) SAME_BYTES(stop_ids, a->n_stop_ids) SAME(n_stops) SAME(n_bias)

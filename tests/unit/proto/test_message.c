@@ -135,6 +135,33 @@ START_TEST(any_changed_byte_is_refused_or_read_whole)
 END_TEST
 
 /* A later minor version may add fields at the end of a message, and ours must read past them. */
+/* A gateway of before quotas sends 17 elements; a worker of before the cache 16 in STATUS. */
+START_TEST(fields_added_later_may_be_missing)
+{
+    struct msg m = {.kind = MSG_SUBMIT}, back;
+    struct buf b = {0};
+    int32_t id = 5;
+    m.u.submit = (struct msg_submit){.ids = &id, .n_ids = 1, .n_prompt = 1, .from = 1,
+                                     .max_total = 2, .top_p = 1, .repetition_penalty = 1};
+    msg_encode(&b, &m);
+    ck_assert_uint_eq((unsigned char)b.p[0], 0xdc);
+    ck_assert_uint_eq(b.p[2], 18);
+    b.p[2] = 17;
+    ck_assert_int_eq(msg_decode(&back, b.p, b.len - 1, NULL), 0);
+    ck_assert_uint_eq(back.u.submit.kv_quota, 0);
+    msg_deinit(&back);
+    buf_clear(&b);
+    m = (struct msg){.kind = MSG_STATUS, .u.status = {.draining = true}};
+    msg_encode(&b, &m);
+    ck_assert_uint_eq(b.p[2], 17);
+    b.p[2] = 16;
+    ck_assert_int_eq(msg_decode(&back, b.p, b.len - 10, NULL), 0);
+    ck_assert(back.u.status.draining);
+    msg_deinit(&back);
+    buf_deinit(&b);
+}
+END_TEST
+
 START_TEST(trailing_fields_are_skipped)
 {
     static const unsigned char ping[] = {0x93, MSG_PING, 0x82, 0xa1, 'a', 0x92, 1, 2, 0xa1, 'b',
@@ -342,6 +369,7 @@ int main(void)
     tcase_add_test(tc, msgpack_c_reads_what_we_write);
     tcase_add_test(tc, a_cut_at_every_byte_is_refused);
     tcase_add_test(tc, any_changed_byte_is_refused_or_read_whole);
+    tcase_add_test(tc, fields_added_later_may_be_missing);
     tcase_add_test(tc, trailing_fields_are_skipped);
     tcase_add_test(tc, every_bound_of_submit_holds);
     tcase_add_test(tc, bounds_of_the_other_messages_hold);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define SECOND 1000000000ull
+#define TOTALS 18
 
 struct sim {
     struct world *x;
@@ -59,6 +60,27 @@ static void configs(struct sim *s)
     if (pick(s, 3) == 0) s->wcfg.debug_preempt_every = 2 + pick(s, 9);
     if (pick(s, 3) == 0) s->wcfg.debug_park_every = 1 + pick(s, 9);
     if (pick(s, 3) == 0) s->wcfg.debug_drop_every = 2 + pick(s, 9);
+    if (pick(s, 4) != 0) s->wcfg.pool.prefix_cache = true;
+    s->wcfg.pool.max_accounts = 1 + pick(s, 3);
+    if (pick(s, 4) != 0) {
+        s->wcfg.pool.n_host = 1 + pick(s, VW_HOST - 1);
+        s->wcfg.pool.max_copies = pick(s, 2) ? 0 : 3 + pick(s, 6);
+    }
+    if (pick(s, 2) != 0) {
+        double start[COST_FEATURES] = {[COST_ONE] = 1e6, [COST_FIRST] = 1e5, [COST_SPILL] = 1e5, [COST_READS] = 1e5};
+        step_cost_init(&s->wcfg.cost, start);
+        s->wcfg.n_segments = 8;
+        s->wcfg.interference_permille = 50;
+        s->wcfg.copy_ns = pick(s, 2) ? 20000 : 600000;
+    }
+    if (pick(s, 4) == 0) s->wcfg.classes.rows[CLASS_BATCH].floor_permille = 100 + pick(s, 400);
+}
+
+static void sim_times(struct sim *s, uint32_t i)
+{
+    s->x->w[i].step_ns = 1100000;
+    s->x->w[i].token_ns = 90000;
+    s->x->w[i].copy_ns = s->wcfg.copy_ns;
 }
 
 static void sim_start(struct sim *s, uint64_t seed)
@@ -74,6 +96,7 @@ static void sim_start(struct sim *s, uint64_t seed)
     }
     world_init(s->x, s->gregion, &s->gcfg, s->wregions, &s->wcfg, 2 + pick(s, 6));
     for (int i = 0; i < WORLD_WORKERS; i++) s->x->trace[i] = &s->trace[i];
+    for (int i = 0; i < WORLD_WORKERS; i++) sim_times(s, (uint32_t)i);
     if (pick(s, 3) == 0) s->x->conn[1].numerics = 2;
 }
 
@@ -107,6 +130,13 @@ static void sim_arrive(struct sim *s)
     r.max_total = r.n_prompt + max_tokens;
     if (max_tokens > 0 && pick(s, 2)) r.stop_at = r.n_prompt + pick(s, max_tokens);
     r.durable = r.cls == CLASS_BATCH && pick(s, 2);
+    r.account = pick(s, 3);
+    r.scope = pick(s, 5) == 0 ? 0 : 1 + r.account;
+    r.quota = pick(s, 3) == 0 ? 31 + pick(s, 40) : 0;
+    if (pick(s, 2)) { /* a few prompts begin alike, or are the same */
+        r.shared_key = 1 + pick(s, 3);
+        r.n_shared = pick(s, 2) ? r.n_prompt : pick(s, r.n_prompt + 1);
+    }
     s->arrived++;
     world_request(s->x, slot, &r, s->arrived,
                   pick(s, 20) == 0 ? s->x->now + pick(s, 20) * SECOND / 2 : 0);
@@ -125,6 +155,7 @@ static void sim_fault(struct sim *s)
     s->faults++;
     if (c.kind == WC_KILL) {
         world_restart_worker(s->x, c.who, &s->wcfg);
+        sim_times(s, c.who);
         buf_clear(&s->trace[c.who]);
         if (c.who == 0) s->clone_at = SIZE_MAX; /* of a process that is gone */
     } else {
@@ -139,6 +170,7 @@ static void watch_realtime(struct sim *s, const uint64_t before[WORLD_WORKERS],
                            const uint32_t urgent[WORLD_WORKERS])
 {
     for (int i = 0; i < WORLD_WORKERS; i++) {
+        if (s->wcfg.classes.rows[CLASS_BATCH].floor_permille > 0) continue; /* it has its turns */
         if (s->x->w[i].submitted[1] > before[i] && urgent[i] > 0) s->realtime_waits++;
     }
 }
@@ -161,6 +193,7 @@ static void sim_event(struct sim *s)
         if (s->x->conn[i].alive && s->x->conn[i].to_gw.n > 60 + pick(s, 60))
             c = (struct world_choice){WC_DELIVER_GW, i};
     }
+    if (c.kind == WC_STEP && pick(s, 1500) == 0) s->x->w[c.who].fail_next_copy = true;
     world_apply(s->x, c);
     if (c.kind == WC_STEP) return; /* it may have ended the last real-time sequence */
     watch_realtime(s, before, urgent);
@@ -201,7 +234,7 @@ static void sim_replay(struct sim *s)
         ck_abort_msg("seed %llu: a clone ends differently", (unsigned long long)s->seed);
 }
 
-static void sim_totals(const struct sim *s, uint64_t totals[12])
+static void sim_totals(const struct sim *s, uint64_t totals[TOTALS])
 {
     totals[0] += s->x->finished;
     totals[1] += s->x->failed;
@@ -217,11 +250,18 @@ static void sim_totals(const struct sim *s, uint64_t totals[12])
         totals[8] += st.drops;
         totals[9] += st.steps[0] + st.steps[1];
         totals[10] += s->x->w[i].late_drops;
+        totals[12] += st.pool.hits;
+        totals[13] += st.followers;
+        totals[14] += st.role_changes;
+        totals[15] += st.resumed_swap;
+        totals[16] += st.resumed_recompute;
+        totals[17] += st.pool.copy_failures;
+        ck_assert_uint_eq(st.faults, 0);
     }
     totals[11] += s->x->submits;
 }
 
-static void sim_run(uint64_t seed, uint32_t n_requests, bool faults, uint64_t totals[12])
+static void sim_run(uint64_t seed, uint32_t n_requests, bool faults, uint64_t totals[TOTALS])
 {
     struct sim s;
     struct world_choice list[256];
@@ -258,7 +298,7 @@ static void sim_run(uint64_t seed, uint32_t n_requests, bool faults, uint64_t to
 
 static void sim_many(uint64_t first, uint32_t runs, bool faults)
 {
-    uint64_t totals[12] = {0};
+    uint64_t totals[TOTALS] = {0};
     const char *env = getenv("TEST_SEED"), *n = getenv("TEST_RUNS");
     if (env != NULL) first = strtoull(env, NULL, 10);
     if (n != NULL) runs = (uint32_t)strtoul(n, NULL, 10);
@@ -273,6 +313,12 @@ static void sim_many(uint64_t first, uint32_t runs, bool faults)
            (unsigned long long)totals[6], (unsigned long long)totals[7],
            (unsigned long long)totals[8], (unsigned long long)totals[9],
            (unsigned long long)totals[10], (unsigned long long)totals[11]);
+    printf("hits %llu followers %llu role changes %llu swaps %llu recomputes %llu bad copies %llu\n",
+           (unsigned long long)totals[12], (unsigned long long)totals[13],
+           (unsigned long long)totals[14], (unsigned long long)totals[15],
+           (unsigned long long)totals[16], (unsigned long long)totals[17]);
+    if (n != NULL || env != NULL) return;
+    for (int k = 12; k < TOTALS; k++) ck_assert_uint_gt(totals[k], 0); /* each mechanism ran */
 }
 
 START_TEST(test_without_faults)

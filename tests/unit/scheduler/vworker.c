@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VW_IDS (VW_TABLE * VW_BT)
 #define BAD(w, text) ((w)->bad = (w)->bad != NULL ? (w)->bad : (text))
 
 uint64_t vw_token(uint64_t key, uint32_t index)
@@ -13,9 +14,17 @@ uint64_t vw_token(uint64_t key, uint32_t index)
     return rand_at(key, index) | 1u;
 }
 
-static uint64_t vw_content(uint64_t key, uint32_t pos)
+/* What is stored at a position depends on the ids up to there: on the shared key within the shared
+ * part, behind it on the request's own. */
+static uint64_t vw_content(const struct vw_span *sp, uint32_t pos)
 {
+    uint64_t key = pos < sp->n_shared ? sp->shared_key : sp->key;
     return rand_at(key ^ 0x5bd1e995u, pos) | 1u;
+}
+
+static int32_t vw_id(const struct vw_seq *q, uint32_t index)
+{
+    return (int32_t)(vw_token(index < q->n_shared ? q->shared_key : q->key, index) & 0x7fffffffu);
 }
 
 void vw_init(struct vworker *w, struct worker_core *core, const struct worker_core_config *cfg,
@@ -27,6 +36,8 @@ void vw_init(struct vworker *w, struct worker_core *core, const struct worker_co
     w->max_tokens = cfg->max_tokens;
     w->max_rows = cfg->max_rows;
     w->n_segments = n_segments;
+    w->n_host = cfg->pool.n_host;
+    if (cfg->pool.n_host > VW_HOST || cfg->pool.max_copies > VW_COPIES) abort();
     if (cfg->max_slots > VW_SLOTS || cfg->max_spans > VW_SPANS || cfg->pool.n_blocks > VW_BLOCKS ||
         cfg->pool.max_seq_blocks > VW_TABLE || cfg->pool.block_tokens != VW_BT)
         abort();
@@ -69,6 +80,20 @@ static uint64_t *vw_cell(struct vworker *w, const struct vw_span *sp, uint32_t p
     return &w->content[sp->blocks[k]][pos % VW_BT];
 }
 
+/* A block that is being filled is nobody's yet; one that is being read must not change. */
+static void vw_check_copies(struct vworker *w, const struct vw_span *sp)
+{
+    for (uint32_t i = 0; i < w->n_copies; i++) {
+        const struct vw_copy *k = &w->copies[i];
+        for (uint32_t b = 0; b < sp->n_blocks; b++) {
+            if (sp->blocks[b] != k->block) continue;
+            if (!k->to_host) BAD(w, "a span reads a block that a copy is filling");
+            if ((b + 1) * VW_BT > sp->pos && b * VW_BT < sp->pos + sp->n)
+                BAD(w, "a span writes a block that a copy is reading");
+        }
+    }
+}
+
 static void vw_take_span(struct vworker *w, struct vw_span *sp, const struct worker_span *s)
 {
     memset(sp, 0, sizeof *sp);
@@ -85,6 +110,8 @@ static void vw_take_span(struct vworker *w, struct vw_span *sp, const struct wor
     sp->score_to = s->score_to;
     sp->sample = s->sample;
     sp->key = q->key;
+    sp->shared_key = q->shared_key;
+    sp->n_shared = q->n_shared;
     sp->n_blocks = s->n_blocks;
     if (s->n_blocks > VW_TABLE) BAD(w, "a table is too long");
     memcpy(sp->blocks, s->blocks, s->n_blocks * sizeof *s->blocks);
@@ -95,6 +122,7 @@ static void vw_take_span(struct vworker *w, struct vw_span *sp, const struct wor
         (s->score_from != q->made || s->score_from <= s->pos || s->score_to > s->pos + s->n + 1 ||
          s->score_to > q->n_tokens))
         BAD(w, "a span scores the wrong indexes");
+    vw_check_copies(w, sp);
     for (uint32_t p = s->pos; p < s->pos + s->n; p++) *vw_cell(w, sp, p) = 0; /* uncommitted */
 }
 
@@ -123,6 +151,8 @@ static void vw_do_submit(struct vworker *w, const struct worker_plan *plan)
     if (tokens > w->max_tokens || rows > w->max_rows) BAD(w, "a step is over its limits");
     w->submitted[plan->rank != 0]++;
     w->last_submit_rank = plan->rank;
+    w->last_positions = tokens;
+    w->last_spans = plan->n_spans;
 }
 
 static void vw_do_tokens(struct vworker *w, const struct worker_action *a)
@@ -136,6 +166,53 @@ static void vw_do_tokens(struct vworker *w, const struct worker_action *a)
             (struct vw_msg){VW_TOKENS, a->gw, a->sub, q->key, a->from, a->to - a->from, a->finish};
     else
         BAD(w, "the test's out queue is too short");
+}
+
+static void vw_do_copy(struct vworker *w, const struct worker_action *a)
+{
+    if (w->n_copies == VW_COPIES || a->copy.block == 0 || a->copy.block >= VW_BLOCKS ||
+        a->copy.host >= w->n_host) {
+        BAD(w, "a copy of nothing, or one too many");
+        return;
+    }
+    for (uint32_t i = 0; i < w->n_copies; i++) {
+        const struct vw_copy *k = &w->copies[i];
+        if (k->id == a->copy.id) BAD(w, "two copies of one name");
+        if (k->host == a->copy.host && (k->to_host || a->copy.to_host))
+            BAD(w, "a host slot is written while another copy uses it");
+        if (k->block == a->copy.block && !(k->to_host && a->copy.to_host))
+            BAD(w, "a block is filled while another copy uses it");
+    }
+    w->copies[w->n_copies++] = (struct vw_copy){.id = a->copy.id,
+                                                .block = a->copy.block,
+                                                .host = a->copy.host,
+                                                .to_host = a->copy.to_host,
+                                                .priority = a->copy.priority};
+    for (uint32_t p = 0; p < VW_BT && !a->copy.to_host; p++) w->content[a->copy.block][p] = 0;
+}
+
+bool vw_end_copy(struct vworker *w, uint64_t now_ns, struct buf *trace)
+{
+    uint32_t at = 0;
+    if (w->n_copies == 0 || w->hold_copies) return false;
+    for (uint32_t i = 1; i < w->n_copies; i++) {
+        if (w->copies[i].priority < w->copies[at].priority) at = i;
+    }
+    struct vw_copy k = w->copies[at];
+    struct worker_event ev = {.kind = WE_COPY_END};
+    ev.copy.id = k.id;
+    ev.copy.ok = k.to_host || !w->fail_next_copy;
+    ev.copy.device_ns = w->copy_ns;
+    if (!k.to_host) w->fail_next_copy = false;
+    memmove(&w->copies[at], &w->copies[at + 1], (w->n_copies - at - 1) * sizeof k);
+    memset(&w->copies[--w->n_copies], 0, sizeof k);
+    if (k.to_host)
+        memcpy(w->host[k.host], w->content[k.block], sizeof w->host[0]);
+    else if (ev.copy.ok)
+        memcpy(w->content[k.block], w->host[k.host], sizeof w->host[0]);
+    w->copied[k.to_host]++;
+    vw_event(w, &ev, now_ns, trace);
+    return true;
 }
 
 static void vw_do(struct vworker *w, const struct worker_action *a)
@@ -181,6 +258,7 @@ static void vw_do(struct vworker *w, const struct worker_action *a)
         }
         memset(&w->seqs[a->slot], 0, sizeof w->seqs[a->slot]);
         break;
+    case WA_COPY: vw_do_copy(w, a); break;
     case WA_EXIT: w->exited = true; break;
     }
 }
@@ -200,15 +278,19 @@ static void vw_trace(struct buf *trace, const struct worker_action *a)
     }
 }
 
-/* [now][event without pointers][tokens]([n actions][actions]) */
+/* [now][event without pointers][tokens][n ids][ids]([n actions][actions]) */
 static void vw_trace_event(struct buf *trace, const struct worker_event *ev, uint64_t now_ns)
 {
     struct worker_event copy;
     memcpy(&copy, ev, sizeof copy);
+    uint32_t n_ids = ev->submit.ids != NULL ? ev->submit.n_tokens : 0;
     copy.step.tokens = NULL;
+    copy.submit.ids = NULL;
     buf_add(trace, &now_ns, sizeof now_ns);
     buf_add(trace, &copy, sizeof copy);
     buf_add(trace, ev->step.tokens, ev->step.n_tokens * sizeof *ev->step.tokens);
+    buf_add(trace, &n_ids, sizeof n_ids);
+    buf_add(trace, ev->submit.ids, n_ids * sizeof *ev->submit.ids);
 }
 
 static void vw_take(const char **at, void *out, size_t n)
@@ -227,12 +309,16 @@ bool vw_replay(struct worker_core *core, const struct buf *trace, size_t from, u
     for (*events = 0; at < end && same; (*events)++) {
         struct worker_event ev;
         struct worker_token tokens[VW_SPANS];
+        int32_t ids[VW_IDS];
         uint64_t now_ns;
-        uint32_t n_recorded;
+        uint32_t n_recorded, n_ids;
         vw_take(&at, &now_ns, sizeof now_ns);
         vw_take(&at, &ev, sizeof ev);
         vw_take(&at, tokens, ev.step.n_tokens * sizeof *tokens);
+        vw_take(&at, &n_ids, sizeof n_ids);
+        vw_take(&at, ids, n_ids * sizeof *ids);
         vw_take(&at, &n_recorded, sizeof n_recorded);
+        ev.submit.ids = n_ids > 0 ? ids : NULL;
         ev.step.tokens = tokens;
         uint32_t n = worker_core_handle(core, &ev, now_ns, acts);
         buf_clear(&again);
@@ -267,9 +353,25 @@ void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct v
     for (uint32_t i = 0; i < w->max_slots && ev.submit.slot == WORKER_SLOT_NONE; i++) {
         if (!w->seqs[i].used) ev.submit.slot = i;
     }
-    if (ev.submit.slot != WORKER_SLOT_NONE)
-        w->seqs[ev.submit.slot] = (struct vw_seq){
-            true, sub, s->key, s->n_tokens, s->from, s->max_total, s->stop_at, 0, 0};
+    int32_t ids[VW_IDS];
+    struct vw_seq q = {.used = true,
+                       .sub = sub,
+                       .key = s->key,
+                       .n_tokens = s->n_tokens,
+                       .made = s->from,
+                       .max_total = s->max_total,
+                       .stop_at = s->stop_at,
+                       .shared_key = s->shared_key,
+                       .n_shared = s->n_shared};
+    if (ev.submit.slot != WORKER_SLOT_NONE) w->seqs[ev.submit.slot] = q;
+    if (s->scope != 0 && s->n_tokens <= VW_IDS) {
+        for (uint32_t i = 0; i < s->n_tokens; i++) ids[i] = vw_id(&q, i);
+        ev.submit.ids = ids;
+        ev.submit.root = (struct hash128){s->scope, 1};
+    }
+    ev.submit.account = s->account;
+    ev.submit.quota = s->quota;
+    ev.submit.tpot_ms = s->tpot_ms;
     ev.submit.n_prompt = s->n_prompt;
     ev.submit.n_tokens = s->n_tokens;
     ev.submit.from = s->from;
@@ -300,15 +402,16 @@ static struct worker_token vw_span_end(struct vworker *w, struct vw_span *sp)
     struct worker_token t = {.slot = sp->slot};
     struct vw_seq *q = &w->seqs[sp->slot];
     for (uint32_t p = 0; p < sp->pos; p++) {
-        if (*vw_cell(w, sp, p) != vw_content(sp->key, p))
+        if (*vw_cell(w, sp, p) != vw_content(sp, p))
             BAD(w, "a span read a position that is not there");
     }
-    for (uint32_t p = sp->pos; p < sp->pos + sp->n; p++)
-        *vw_cell(w, sp, p) = vw_content(sp->key, p);
+    for (uint32_t p = sp->pos; p < sp->pos + sp->n; p++) *vw_cell(w, sp, p) = vw_content(sp, p);
+    w->computed += sp->n;
     if (sp->pos + sp->n > q->high) q->high = sp->pos + sp->n;
     if (sp->score_to > q->made) q->made = sp->score_to;
     if (!sp->sample) return t;
     t.made = true;
+    t.id = vw_id(q, q->n_tokens);
     q->n_tokens++;
     q->made = q->n_tokens;
     if (q->stop_at != 0 && q->n_tokens == q->stop_at + 1)
@@ -326,7 +429,9 @@ static void vw_end(struct vworker *w, struct vw_step *st, uint64_t now_ns, struc
     ev.step.failed = w->fail_next_step;
     w->fail_next_step = false;
     ev.step.tokens = tokens;
+    ev.step.device_ns = w->step_ns;
     for (uint32_t i = 0; i < st->n_spans; i++) {
+        ev.step.device_ns += w->token_ns * st->spans[i].n;
         if (st->spans[i].gone) continue;
         w->late_drops += st->spans[i].drop;
         if (!ev.step.failed) tokens[ev.step.n_tokens++] = vw_span_end(w, &st->spans[i]);
@@ -354,7 +459,7 @@ static bool vw_confirm_drop(struct vworker *w, struct vw_step *st, uint64_t now_
 
 bool vw_busy(const struct vworker *w)
 {
-    if (vw_running(w) != NULL) return true;
+    if (vw_running(w) != NULL || (w->n_copies > 0 && !w->hold_copies)) return true;
     const struct vw_step *st = vw_parked(w);
     for (uint32_t i = 0; st != NULL && i < st->n_spans; i++) {
         if (st->spans[i].drop && !st->spans[i].gone) return true;
@@ -367,7 +472,9 @@ bool vw_advance(struct vworker *w, uint64_t now_ns, struct buf *trace)
     struct vw_step *st = vw_parked(w);
     if (st != NULL && vw_confirm_drop(w, st, now_ns, trace)) return true;
     st = vw_running(w);
-    if (st == NULL) return false;
+    if (st == NULL) return vw_end_copy(w, now_ns, trace);
+    if (w->n_copies > 0 && ++w->copy_turn % 2 == 0) (void)vw_end_copy(w, now_ns, trace);
+    if ((st = vw_running(w)) == NULL) return true;
     if (st->segments + 1 >= w->n_segments) { /* what was asked in the last segment comes too late */
         vw_end(w, st, now_ns, trace);
         return true;

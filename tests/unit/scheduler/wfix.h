@@ -77,6 +77,45 @@ static inline struct sub_id wfix_submit(uint8_t cls, uint64_t key, uint32_t n_pr
     return sub;
 }
 
+/* A request whose prompt begins with n_shared ids of shared_key; its prefixes are of `scope`. */
+static inline struct sub_id wfix_shared(uint8_t cls, uint64_t key, uint64_t shared_key,
+                                        uint32_t n_shared, uint32_t n_prompt, uint32_t max_tokens,
+                                        uint64_t scope)
+{
+    struct sub_id sub = {9, next_counter++};
+    struct vw_submit s = {.key = key,
+                          .n_prompt = n_prompt,
+                          .n_tokens = n_prompt,
+                          .from = n_prompt,
+                          .max_total = n_prompt + max_tokens,
+                          .cls = cls,
+                          .tag = sub.counter,
+                          .shared_key = shared_key,
+                          .n_shared = n_shared,
+                          .scope = scope};
+    vw_submit(w, GW, sub, &s, now, NULL);
+    return sub;
+}
+
+/* The same of a tenant's account. */
+static inline struct sub_id wfix_account(uint8_t cls, uint64_t key, uint32_t n_prompt,
+                                         uint32_t max_tokens, uint32_t account, uint32_t quota,
+                                         uint64_t tag)
+{
+    struct sub_id sub = {9, next_counter++};
+    struct vw_submit s = {.key = key,
+                          .n_prompt = n_prompt,
+                          .n_tokens = n_prompt,
+                          .from = n_prompt,
+                          .max_total = n_prompt + max_tokens,
+                          .cls = cls,
+                          .tag = tag,
+                          .account = account,
+                          .quota = quota};
+    vw_submit(w, GW, sub, &s, now, NULL);
+    return sub;
+}
+
 static inline void wfix_link(enum worker_event_kind kind, struct sub_id sub, uint32_t from)
 {
     vw_link(w, kind, GW, sub, from, now, NULL);

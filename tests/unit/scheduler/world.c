@@ -118,7 +118,12 @@ static void world_submit(struct world *x, const struct gateway_action *a, uint32
                                    .max_total = r->max_total,
                                    .stop_at = r->stop_at,
                                    .cls = r->cls,
-                                   .tag = a->sub.counter};
+                                   .tag = a->sub.counter,
+                                   .shared_key = r->shared_key,
+                                   .n_shared = r->n_shared,
+                                   .scope = r->scope,
+                                   .account = r->account,
+                                   .quota = r->quota};
     x->submits++;
 }
 
@@ -545,7 +550,8 @@ const char *world_leak(struct world *x)
     for (uint32_t i = 0; i < WORLD_WORKERS; i++) {
         if (vw_used(&x->w[i]) > 0) return "a worker slot leaked";
         struct kvpool_stats p = kvpool_stats(worker_core_pool(x->w[i].core));
-        if (p.free != p.total) return "a block leaked";
+        if (p.free + p.cached != p.total || p.seqs > 0) return "a block leaked";
+        if (p.copies > 0 || p.host_busy > 0) return "a copy leaked";
     }
     return NULL;
 }

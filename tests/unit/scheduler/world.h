@@ -66,6 +66,8 @@ struct world_request {
     uint64_t key, numerics;
     uint32_t n_prompt, from, next, max_total, stop_at;
     struct sub_id sub; /* the last one, for a mutation */
+    uint64_t shared_key, scope;
+    uint32_t n_shared, account, quota;
 };
 
 enum world_choice_kind {

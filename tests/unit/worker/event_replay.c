@@ -14,6 +14,7 @@ struct replay {
     struct worker_core_config cfg;
     struct worker_core *core;
     struct worker_action *actions;
+    int32_t *ids; /* of the submission at hand */
     struct worker_token tokens[SPANS_MAX];
     struct buf expected; /* the actions of the last event, as lines */
     uint32_t events;
@@ -28,6 +29,17 @@ static uint64_t value(const char *line, const char *name, uint64_t none) {
         return none;
     at += strlen(key);
     return *at == '-' ? none : strncmp(at, "true", 4) == 0 ? 1 : strtoull(at, NULL, 10);
+}
+
+static void read_cost(struct worker_core_config *c, const char *line) {
+    double start[COST_FEATURES];
+    char *at = strstr(line, "\"cost\":[");
+    ck_assert_ptr_nonnull(at);
+    at += 7;
+    for (uint32_t i = 0; i < COST_FEATURES; i++)
+        start[i] = strtod(at + 1, &at);
+    ck_assert_int_eq(*at, ']');
+    step_cost_init(&c->cost, start);
 }
 
 static void read_config(struct replay *r, const char *line) {
@@ -51,9 +63,18 @@ static void read_config(struct replay *r, const char *line) {
     ck_assert_ptr_nonnull(debug);
     sscanf(debug, "\"debug\":[%u,%u,%u,%u]", &c->debug_preempt_every, &c->debug_park_every,
            &c->debug_drop_every, &c->debug_pool_blocks);
+    c->pool.n_host = (uint32_t)value(line, "n_host", 0);
+    c->pool.max_copies = (uint32_t)value(line, "max_copies", 0);
+    c->pool.max_accounts = (uint32_t)value(line, "max_accounts", 0);
+    c->pool.prefix_cache = value(line, "prefix_cache", 0) != 0;
+    c->n_segments = (uint32_t)value(line, "n_segments", 0);
+    c->interference_permille = (uint32_t)value(line, "interference_permille", 0);
+    c->copy_ns = value(line, "copy_ns", 0);
+    read_cost(c, line);
     class_table_default(&c->classes);
     ck_assert_uint_le(c->max_spans, SPANS_MAX);
     r->core = worker_core_init(mem_zalloc(worker_core_bytes(c)), c);
+    r->ids = mem_array(c->n_ctx, sizeof(*r->ids));
     r->actions = mem_array(worker_core_actions_max(c), sizeof(*r->actions));
 }
 
@@ -74,14 +95,29 @@ static void read_tokens(struct replay *r, const char *line, struct worker_event 
     if (at == NULL)
         return;
     unsigned slot, made;
+    int id;
     char finish[16];
-    for (at += 10; sscanf(at, "[%u,%u,\"%15[a-z_]\"]", &slot, &made, finish) == 3;) {
+    for (at += 10; sscanf(at, "[%u,%u,\"%15[a-z_]\",%d]", &slot, &made, finish, &id) == 4;) {
         r->tokens[ev->step.n_tokens++] = (struct worker_token){
-            .slot = slot, .made = made != 0, .finish = (enum finish)finish_parse(finish)};
+            .slot = slot, .made = made != 0, .id = id, .finish = (enum finish)finish_parse(finish)};
         at = strchr(at, ']') + 1;
         at += *at == ',';
     }
     ev->step.tokens = r->tokens;
+}
+
+static void read_ids(struct replay *r, const char *line, struct worker_event *ev) {
+    unsigned long long lo, hi;
+    const char *root = strstr(line, "\"root\":["), *ids = strstr(line, "\"ids\":[");
+    if (root == NULL || ids == NULL)
+        return;
+    ck_assert_int_eq(sscanf(root, "\"root\":[%llu,%llu]", &lo, &hi), 2);
+    ev->submit.root = (struct hash128){lo, hi};
+    ck_assert_uint_le(ev->submit.n_tokens, r->cfg.n_ctx);
+    char *at = (char *)(uintptr_t)ids + 6;
+    for (uint32_t i = 0; i < ev->submit.n_tokens; i++)
+        r->ids[i] = (int32_t)strtol(at + 1, &at, 10);
+    ev->submit.ids = r->ids;
 }
 
 static void read_event(struct replay *r, const char *line, struct worker_event *ev) {
@@ -101,6 +137,14 @@ static void read_event(struct replay *r, const char *line, struct worker_event *
     ev->submit.from = ev->from;
     ev->submit.max_total = (uint32_t)value(line, "max_total", 0);
     ev->submit.refused = value(line, "refused", 0) != 0;
+    ev->submit.account = (uint32_t)value(line, "account", 0);
+    ev->submit.quota = (uint32_t)value(line, "quota", 0);
+    ev->submit.ttft_ms = (uint32_t)value(line, "ttft_ms", 0);
+    ev->submit.tpot_ms = (uint32_t)value(line, "tpot_ms", 0);
+    read_ids(r, line, ev);
+    ev->copy.id = value(line, "copy", 0);
+    ev->copy.ok = value(line, "ok", 0) != 0;
+    ev->copy.device_ns = value(line, "device_ns", 0);
     ev->step.step = value(line, "step", 0);
     ev->step.failed = value(line, "failed", 0) != 0;
     ev->step.device_ns = value(line, "device_ns", 0);
@@ -149,6 +193,7 @@ uint32_t event_replay(char *text) {
     ck_assert_uint_eq(r.expected.len, 0);
     mem_free(r.core);
     mem_free(r.actions);
+    mem_free(r.ids);
     buf_deinit(&r.expected);
     return r.events;
 }

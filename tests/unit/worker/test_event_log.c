@@ -40,8 +40,15 @@ START_TEST(events_as_text) {
     event_text_event(&b, &ev, &core.classes, 100);
     text_is(&b, "{\"ns\":100,\"event\":\"submit\",\"gw\":1,\"sub\":[7,8],\"slot\":3,\"class\":1,"
                 "\"rank\":1,\"tag\":9,"
-                "\"n_prompt\":5,\"n_tokens\":5,\"from\":5,\"max_total\":20,\"refused\":false}\n");
-    struct worker_token tokens[] = {{2, true, FINISH_NONE}, {3, false, FINISH_LENGTH}};
+                "\"n_prompt\":5,\"n_tokens\":5,\"from\":5,\"max_total\":20,\"refused\":false,\"account\":0,"
+                "\"quota\":0,\"ttft_ms\":0,\"tpot_ms\":0}\n");
+    int32_t ids[] = {4, 5, 6, 7, 8};
+    ev.submit.ids = ids;
+    ev.submit.root = (struct hash128){1, 2};
+    event_text_event(&b, &ev, &core.classes, 100);
+    ck_assert_ptr_nonnull(strstr(buf_str(&b), ",\"root\":[1,2],\"ids\":[4,5,6,7,8]}\n"));
+    buf_clear(&b);
+    struct worker_token tokens[] = {{2, true, 77, FINISH_NONE}, {3, false, 0, FINISH_LENGTH}};
     ev = (struct worker_event){.kind = WE_STEP_END};
     ev.step.step = 4;
     ev.step.tokens = tokens;
@@ -50,7 +57,12 @@ START_TEST(events_as_text) {
     event_text_event(&b, &ev, &core.classes, 101);
     text_is(&b, "{\"ns\":101,\"event\":\"step_end\",\"step\":4,\"segments_done\":6,\"segment_at_"
                 "request\":0,\"device_ns\":0,"
-                "\"failed\":false,\"tokens\":[[2,1,\"none\"],[3,0,\"length\"]]}\n");
+                "\"failed\":false,\"tokens\":[[2,1,\"none\",77],[3,0,\"length\",0]]}\n");
+    ev = (struct worker_event){.kind = WE_COPY_END};
+    ev.copy.id = 9;
+    ev.copy.device_ns = 5;
+    event_text_event(&b, &ev, &core.classes, 101);
+    text_is(&b, "{\"ns\":101,\"event\":\"copy_end\",\"copy\":9,\"ok\":false,\"device_ns\":5}\n");
     ev = (struct worker_event){.kind = WE_TICK};
     event_text_event(&b, &ev, &core.classes, 102);
     text_is(&b, "{\"ns\":102,\"event\":\"tick\"}\n");
@@ -67,6 +79,14 @@ START_TEST(actions_as_text) {
     event_text_action(&b, &a, 1);
     text_is(&b, "{\"ns\":1,\"action\":\"step_submit\",\"step\":5,\"rank\":1,\"spans\":[[1,16,4,17,"
                 "20,1]]}\n");
+    a = (struct worker_action){.kind = WA_COPY, .slot = 2};
+    a.copy.id = 3;
+    a.copy.to_host = true;
+    a.copy.block = 4;
+    a.copy.host = 5;
+    event_text_action(&b, &a, 1);
+    text_is(&b, "{\"ns\":1,\"action\":\"copy\",\"copy\":3,\"slot\":2,\"to_host\":1,\"block\":4,"
+                "\"host\":5}\n");
     a = (struct worker_action){.kind = WA_TOKENS,
                                .gw = 0,
                                .sub = {1, 2},
