@@ -66,6 +66,7 @@ struct engine_config {
     bool copy_no_checksum;         /* benchmarks only: what the checksums cost */
     uint64_t null_copy_ns;         /* `null`: cost of copying a block */
     uint64_t chaos_seed;           /* 0 = off; else completions are delayed and reordered (debug) */
+    uint64_t debug_late_seed;      /* 0 = off; else parks and drops of a step wait for a segment drawn by (seed, step) */
     uint64_t null_token_ns, null_step_ns; /* `null`: cost of a token and of a step, spread over its segments */
     uint32_t null_segments;        /* `null`: segments of a step; 0 = layers + head slices of the model */
 };

@@ -226,6 +226,7 @@ static int open_parts(struct backend *b, const struct engine_config *cfg, int fd
     };
     if (runner_init(&b->runner, &cpu_runner_ops, b, fd, &caps, 0, e) < 0)
         return -1;
+    b->runner.late_seed = cfg->debug_late_seed;
     if (pool_create(&b->f.pool, cfg->n_threads, cfg->cpus, cfg->n_cpus, e) < 0 ||
         weights_init(&b->f.weights, cfg->model, b->f.pool, e) < 0 || make_memory(b, cfg, e) < 0 ||
         make_copier(b, cfg, fd, e) < 0)

@@ -256,7 +256,12 @@ static int null_open(struct backend **out, const struct engine_config *cfg, int 
     };
     if (runner_init(&b->runner, &null_runner_ops, b, fd, &caps, NULL_MAX_REFS, e) < 0 ||
         make_memory(b, e) < 0 ||
-        make_copier(b, cfg, fd, e) < 0 || runner_start(&b->runner, e) < 0) {
+        make_copier(b, cfg, fd, e) < 0) {
+        null_close(&b);
+        return -1;
+    }
+    b->runner.late_seed = cfg->debug_late_seed;
+    if (runner_start(&b->runner, e) < 0) {
         null_close(&b);
         return -1;
     }

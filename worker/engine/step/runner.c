@@ -1,5 +1,6 @@
 #include "worker/engine/step/runner.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "worker/engine/step/carve.h"
 #include "worker/engine/step/clock.h"
@@ -103,9 +104,23 @@ static void end(struct runner *r, struct step_slot *s)
     emit(r, s, ENGINE_STEP_END, 0, 0);
 }
 
+/* Debug: a running step hears of requests only from a segment on that is drawn for it, so that parks
+ * and drops fall on every segment alike, the head's too; otherwise most come with the first. */
+static bool too_early(const struct runner *r, struct step_slot *s)
+{
+    if (r->late_seed == 0 || s->state != SLOT_RUNNING || s->status == ENGINE_STEP_FAILED)
+        return false;
+    if (s->segments_done < rand_at(r->late_seed, s->plan.id) % s->n_segments)
+        return true;
+    s->park_at = s->park_wanted && s->park_at < s->segments_done ? s->segments_done : s->park_at;
+    return false;
+}
+
 /* Applies what was asked of a slot that is not being computed, and starts what may start. */
 static void settle(struct runner *r, struct step_slot *s)
 {
+    if (too_early(r, s))
+        return;
     for (uint32_t j = 0; j < s->plan.n_spans; j++)
         if (s->drop_wanted[j])
             drop_now(r, s, j, s->drop_at[j]);

@@ -70,6 +70,7 @@ struct runner {
     struct engine_completion *ring;
     uint32_t ring_cap, ring_head, ring_count;
     uint64_t positions;
+    uint64_t late_seed; /* engine_config.debug_late_seed; set after runner_init */
     bool stop, started;
     pthread_mutex_t lock;
     pthread_cond_t wake;
