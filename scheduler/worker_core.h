@@ -95,6 +95,7 @@ struct worker_core_config {
     uint64_t park_max_ns;          /* 2 s */
     uint64_t lost_realtime_ns, lost_batch_ns; /* 2 s, 30 s */
     uint64_t finish_repeat_ns;     /* 1 s */
+    uint32_t debug_resume;         /* how a sequence kept on the host resumes: 0 = what is cheaper, 1 swap, 2 recompute */
     uint32_t debug_preempt_every, debug_park_every, debug_drop_every; /* 0 = off; counted in steps */
     uint32_t interference_permille; /* of the median real-time TTFT that a batch segment may cost an arrival; 50 */
     uint32_t out_weight;           /* of an output id in the account, prompt positions = 1; for start tags, 2 */

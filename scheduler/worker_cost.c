@@ -122,6 +122,7 @@ bool wc_cost_swap_pays(const struct worker_core *c, uint32_t slot)
     if (wc_has_root(s))
         hit = kvpool_match(wc_pool(c), s->root, wc_ids(c, slot), wc_hit_ids(s));
     if (kept <= hit) return false; /* the index has it all */
+    if (c->cfg.debug_resume != 0) return c->cfg.debug_resume == 1;
     if (!c->planned) return true;
     struct step_shape compute = {0}, none = {0};
     step_shape_add(&compute, hit, kept - hit, 0);
