@@ -34,7 +34,7 @@
 #define MSG_BIAS_MAX 1024
 #define MSG_TOP_MAX 20
 #define MSG_ENTRIES_MAX 65536
-#define MSG_COST_MAX 16
+#define MSG_COST_MAX 32
 #define MSG_SLOTS_MAX MSG_ENTRIES_MAX   /* a SYNC must be able to name them all */
 #define MSG_VOCAB_MAX (1u << 24)
 #define MSG_BLOCKS_MAX (1u << 30)
