@@ -279,6 +279,7 @@ int kvpool_reserve(struct kvpool *p, uint32_t seq, uint32_t positions)
 {
     struct kv_seq *s = kv_seq_at(p, seq);
     if (positions <= s->reserved) return 0;
+    assert(p->cfg.n_host == 0 || kv_host_here(p, seq)); /* away: resume or reset comes first */
     if (!kvpool_fits(p, seq, positions, 0)) return -1;
     uint32_t want = kvpool_blocks_for(p, positions);
     while (s->n_blocks < want) kv_table_push(p, seq);
@@ -290,6 +291,7 @@ void kvpool_commit(struct kvpool *p, uint32_t seq, uint32_t positions)
 {
     struct kv_seq *s = kv_seq_at(p, seq);
     assert(positions >= s->committed && positions <= s->reserved);
+    assert(p->cfg.n_host == 0 || kv_host_floor(p, seq) == 0); /* nothing is computed before all is back */
     s->committed = positions;
 }
 
@@ -297,6 +299,7 @@ void kvpool_forget(struct kvpool *p, uint32_t seq, uint32_t positions)
 {
     struct kv_seq *s = kv_seq_at(p, seq);
     assert(positions >= s->committed);
+    assert(p->cfg.n_host == 0 || positions >= kv_host_floor(p, seq));
     if (positions >= s->reserved) return;
     kv_table_cut(p, seq, kvpool_blocks_for(p, positions));
     s->reserved = positions;
@@ -352,10 +355,11 @@ void kvpool_unhold(struct kvpool *p, uint32_t hold)
     assert(hold < p->cfg.max_holds);
     struct kv_hold *h = &kv_holds(p)[hold];
     assert(h->live);
-    uint32_t *ids = kv_hold_ids(p, hold);
-    for (uint32_t i = 0; i < h->n_ids; i++) {
-        kv_block_unhold(p, ids[i]);
-        ids[i] = 0; /* equal states have equal bytes: the protocol model hashes regions */
+    uint32_t *ids = kv_hold_ids(p, hold), n = h->n_ids;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t k = p->cfg.prefix_cache ? n - 1 - i : i; /* the deepest is cached first, so it goes first */
+        kv_block_unhold(p, ids[k]);
+        ids[k] = 0; /* equal states have equal bytes: the protocol model hashes regions */
     }
     *h = (struct kv_hold){.next = p->hold_head};
     p->hold_head = hold;

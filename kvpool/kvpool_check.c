@@ -27,13 +27,15 @@ static const char *kv_check_tables(const struct kvpool *p, uint64_t *entries)
             return "I4: table length is not ceil(reserved)";
         if (s->committed > s->reserved) return "I4: committed > reserved";
         const uint32_t *table = kv_seq_table(p, i);
+        uint32_t full = kv_full_blocks(p, i);
         for (uint32_t k = 0; k < s->n_blocks; k++) {
             if (table[k] == 0) return "I6: the trash block is in a table";
             if (table[k] >= p->cfg.n_blocks) return "I2: a table names a block that does not exist";
             const struct kv_block *b = &blocks[table[k]];
             if (b->refs == 0) return "I2: a table names a block without refs";
-            if ((b->refs > 1 || kv_is_published(p, table[k])) && k >= kv_full_blocks(p, i))
-                return "I5: a shared or published block is not full and committed";
+            bool clean = p->cfg.n_host != 0 && kv_tiers(p)[table[k]].slot != KV_END;
+            if ((b->refs > 1 || kv_is_published(p, table[k]) || clean) && k >= full)
+                return "I5: a shared, published or clean block is not full and committed";
         }
         *entries += s->n_blocks;
     }
@@ -197,8 +199,6 @@ static uint32_t kv_count_copies(const struct kvpool *p, uint32_t slot)
 static const char *kv_check_slot(const struct kvpool *p, uint32_t slot)
 {
     const struct kv_slot *s = &kv_slots(p)[slot];
-    if (s->refs != kv_count_kept(p, slot)) return "I8: a slot's refs are not the lists it is on";
-    if (s->copies != kv_count_copies(p, slot)) return "I8: a slot's copies are not those in flight";
     if (s->block >= p->cfg.n_blocks) return "I8: a slot names a block that does not exist";
     if (s->block != 0 && kv_tiers(p)[s->block].slot != slot) return "I8: a slot's block has another";
     bool idle = s->copies == 0 && s->refs == 0;
@@ -207,25 +207,70 @@ static const char *kv_check_slot(const struct kvpool *p, uint32_t slot)
     return s->list == list ? NULL : "I8: a slot is on the wrong list";
 }
 
+/* One list of slots leads through all that say they are on it, and back. */
+static bool kv_slots_listed(const struct kvpool *p, struct kv_list l, uint32_t list, uint32_t n)
+{
+    uint32_t prev = KV_END, seen = 0;
+    for (uint32_t at = l.head; at != KV_END; at = kv_slots(p)[at].next) {
+        if (at >= p->cfg.n_host || ++seen > n) return false;
+        if (kv_slots(p)[at].list != list || kv_slots(p)[at].prev != prev) return false;
+        prev = at;
+    }
+    return seen == n && l.tail == prev;
+}
+
 static const char *kv_check_slots(const struct kvpool *p)
 {
-    uint32_t n_free = 0, n_busy = 0, on_free = 0;
+    uint32_t n_free = 0, n_busy = 0, n_loose = 0;
     for (uint32_t i = 0; i < p->cfg.n_host; i++) {
         const char *bad = kv_check_slot(p, i);
         if (bad != NULL) return bad;
         n_free += kv_slots(p)[i].list == KV_SLOT_FREE;
+        n_loose += kv_slots(p)[i].list == KV_SLOT_LOOSE;
         n_busy += kv_slots(p)[i].copies != 0;
     }
-    for (uint32_t at = p->free_slots.head; at != KV_END && on_free <= n_free;
-         at = kv_slots(p)[at].next)
-        on_free++;
-    if (n_free != p->slot_free || on_free != n_free) return "I8: free slots miscounted";
+    if (n_free != p->slot_free || !kv_slots_listed(p, p->free_slots, KV_SLOT_FREE, n_free))
+        return "I8: free slots miscounted";
+    if (!kv_slots_listed(p, p->loose_slots, KV_SLOT_LOOSE, n_loose))
+        return "I8: the list of loose slots does not hold them all";
     if (n_busy != p->slot_busy) return "I8: busy slots miscounted";
     for (uint32_t i = 1; i < p->cfg.n_blocks; i++) {
         uint32_t slot = kv_tiers(p)[i].slot;
         if (slot == KV_END) continue;
         if (slot >= p->cfg.n_host || kv_slots(p)[slot].block != i)
             return "I8: a block's slot belongs to another";
+    }
+    return NULL;
+}
+
+/* The lists of those away and coming back, and the copies, against the slots' own counts. */
+static const char *kv_check_slot_counts(const struct kvpool *p)
+{
+    uint64_t refs = 0, kept = 0, copies = 0;
+    for (uint32_t i = 0; i < p->cfg.max_seqs; i++) {
+        const struct kv_stay *st = &kv_stays(p)[i];
+        uint32_t listed = 0;
+        for (uint32_t k = 0; k < st->n; k++) {
+            uint32_t slot = kv_kept_table(p, i)[k];
+            if (slot != KV_END && slot >= p->cfg.n_host) return "I8: no such slot is kept";
+            listed += slot != KV_END;
+        }
+        if (st->resuming ? listed != st->pending || listed == 0 : listed != st->n)
+            return "I8: a sequence away or coming back lists other slots than it should";
+        kept += listed;
+    }
+    for (uint32_t i = 0; i < p->cfg.n_host; i++) {
+        refs += kv_slots(p)[i].refs;
+        copies += kv_slots(p)[i].copies;
+    }
+    if (refs != kept) return "I8: the slots' refs are not the lists they are on";
+    if (copies != p->copy_count) return "I8: the slots' copies are not those in flight";
+    if (p->cfg.n_host * (kept + p->cfg.max_copies) > 1u << 20) return NULL; /* the sums must do */
+    for (uint32_t i = 0; i < p->cfg.n_host; i++) {
+        if (kv_slots(p)[i].refs != kv_count_kept(p, i))
+            return "I8: a slot's refs are not the lists it is on";
+        if (kv_slots(p)[i].copies != kv_count_copies(p, i))
+            return "I8: a slot's copies are not those in flight";
     }
     return NULL;
 }
@@ -245,18 +290,6 @@ static const char *kv_check_flights(const struct kvpool *p, uint64_t *holds)
     return live == p->copy_count ? NULL : "I8: copies in flight miscounted";
 }
 
-static const char *kv_check_stays(const struct kvpool *p)
-{
-    for (uint32_t i = 0; i < p->cfg.max_seqs; i++) {
-        const struct kv_stay *st = &kv_stays(p)[i];
-        uint32_t pending = 0;
-        for (uint32_t k = 0; k < st->n; k++) pending += kv_kept_table(p, i)[k] != KV_END;
-        if (st->resuming ? pending != st->pending || pending == 0 : pending != st->n)
-            return "I8: a sequence away or coming back lists other slots than it should";
-    }
-    return NULL;
-}
-
 static const char *kv_check_parts(const struct kvpool *p, uint64_t *hold_entries)
 {
     const char *bad = kv_check_accounts(p);
@@ -264,7 +297,7 @@ static const char *kv_check_parts(const struct kvpool *p, uint64_t *hold_entries
     if (bad == NULL && p->cfg.prefix_cache) bad = kv_check_index(p);
     if (bad == NULL && p->cfg.n_host != 0) bad = kv_check_flights(p, hold_entries);
     if (bad == NULL && p->cfg.n_host != 0) bad = kv_check_slots(p);
-    if (bad == NULL && p->cfg.n_host != 0) bad = kv_check_stays(p);
+    if (bad == NULL && p->cfg.n_host != 0) bad = kv_check_slot_counts(p);
     return bad;
 }
 

@@ -208,7 +208,7 @@ static void kv_disown(struct kvpool *p, uint32_t seq)
 {
     for (uint32_t i = 0; i < p->cfg.max_copies; i++) {
         struct kv_flight *f = &kv_copies(p)[i];
-        if (f->live && f->seq == seq) f->seq = f->at = KV_END;
+        if (f->live && f->seq == seq) f->seq = KV_END;
     }
 }
 
@@ -222,6 +222,17 @@ static void kv_kept_cut(struct kvpool *p, uint32_t seq, uint32_t from)
         kept[i] = 0;
     }
     if (from < stay->n) stay->n = from;
+}
+
+bool kv_host_here(const struct kvpool *p, uint32_t seq)
+{
+    return kv_stays(p)[seq].n == 0 || kv_stays(p)[seq].resuming;
+}
+
+uint32_t kv_host_floor(const struct kvpool *p, uint32_t seq)
+{
+    const struct kv_stay *stay = &kv_stays(p)[seq];
+    return stay->resuming ? stay->good * p->cfg.block_tokens : 0;
 }
 
 void kv_host_leave(struct kvpool *p, uint32_t seq)
@@ -329,6 +340,23 @@ static void kv_refill(struct kvpool *p, uint32_t seq, uint32_t want, struct kv_f
     s->n_blocks = want;
 }
 
+/* The last one is back. After a failure the table is cut before the first bad block: those behind it
+ * may be shared, and what comes next there has to be computed into blocks of its own. */
+static void kv_arrived(struct kvpool *p, uint32_t seq)
+{
+    struct kv_seq *s = &kv_seqs(p)[seq];
+    struct kv_stay *stay = &kv_stays(p)[seq];
+    uint32_t bt = p->cfg.block_tokens, good = stay->good;
+    if (stay->bad != 0) {
+        good = stay->bad - 1;
+        kv_table_cut(p, seq, good);
+        s->reserved = good * bt;
+    }
+    s->committed = good * bt;
+    kv_kept_cut(p, seq, 0);
+    *stay = (struct kv_stay){0};
+}
+
 int kvpool_resume(struct kvpool *p, uint32_t seq, uint32_t positions, struct hash128 root,
                   const int32_t *ids, uint32_t n_ids)
 {
@@ -361,11 +389,8 @@ int kvpool_resume(struct kvpool *p, uint32_t seq, uint32_t positions, struct has
         stay->pending += !there;
         if (stay->pending == 0) s->committed = (i + 1) * p->cfg.block_tokens;
     }
-    if (stay->pending == 0) {
-        s->committed = f.good * p->cfg.block_tokens;
-        *stay = (struct kv_stay){0};
-    }
-    stay->resuming = stay->pending > 0;
+    stay->resuming = 1;
+    if (stay->pending == 0) kv_arrived(p, seq);
     return 0;
 }
 
@@ -388,32 +413,36 @@ bool kvpool_resuming(const struct kvpool *p, uint32_t seq)
     return p->cfg.n_host != 0 && kv_stays(p)[seq].resuming;
 }
 
-/* The last one arrived. After a failure the table is cut before the first bad block: those behind it
- * may be shared, and what comes next there has to be computed into blocks of its own. */
-static void kv_arrived(struct kvpool *p, uint32_t seq)
+/* The entry is on the device, or given up. */
+static void kv_kept_drop(struct kvpool *p, uint32_t seq, uint32_t at)
 {
-    struct kv_seq *s = &kv_seqs(p)[seq];
-    struct kv_stay *stay = &kv_stays(p)[seq];
-    uint32_t bt = p->cfg.block_tokens, good = stay->good;
-    bool cut = stay->clean != 0; /* while resuming: 1 + first bad block */
-    if (cut) {
-        good = stay->clean - 1;
-        kv_table_cut(p, seq, good);
-        s->reserved = good * bt;
-    }
-    s->committed = good * bt;
-    *stay = (struct kv_stay){0};
+    uint32_t *kept = kv_kept_table(p, seq), slot = kept[at];
+    if (slot == KV_END) return;
+    kept[at] = KV_END;
+    kv_stays(p)[seq].pending--;
+    kv_slot_unref(p, slot);
 }
 
 static void kv_swapped_in(struct kvpool *p, const struct kv_flight *f, bool ok)
 {
     struct kv_stay *stay = &kv_stays(p)[f->seq];
-    uint32_t *kept = kv_kept_table(p, f->seq);
     if (ok && kv_slots(p)[f->slot].block == 0) kv_tie(p, f->block, f->slot);
-    if (!ok && (stay->clean == 0 || f->at + 1 < stay->clean)) stay->clean = f->at + 1;
-    kept[f->at] = KV_END;
-    kv_slot_unref(p, f->slot);
-    if (--stay->pending == 0) kv_arrived(p, f->seq);
+    kv_kept_drop(p, f->seq, f->at);
+    if (!ok) { /* those not begun lie behind it: not worth their copies */
+        if (stay->bad == 0 || f->at + 1 < stay->bad) stay->bad = f->at + 1;
+        for (; stay->next < stay->n; stay->next++) kv_kept_drop(p, f->seq, stay->next);
+    }
+    if (stay->pending == 0) kv_arrived(p, f->seq);
+}
+
+/* A checkpoint failed: whoever shares the block must not believe it is on its way any more. */
+static void kv_look_again(struct kvpool *p, uint32_t block, uint32_t at)
+{
+    for (uint32_t i = 0; i < p->cfg.max_seqs; i++) {
+        struct kv_stay *stay = &kv_stays(p)[i];
+        bool has = kv_seqs(p)[i].n_blocks > at && kv_seq_table(p, i)[at] == block;
+        if (has && stay->clean > at) stay->clean = at;
+    }
 }
 
 bool kvpool_copy_end(struct kvpool *p, uint32_t copy, bool ok)
@@ -429,7 +458,7 @@ bool kvpool_copy_end(struct kvpool *p, uint32_t copy, bool ok)
         p->checkpoints += ok && mine;
         if ((!ok || !mine) && kv_tiers(p)[f.block].slot == f.slot) {
             kv_untie(p, f.block);
-            if (f.seq != KV_END && kv_stays(p)[f.seq].clean > f.at) kv_stays(p)[f.seq].clean = f.at;
+            kv_look_again(p, f.block, f.at);
         }
     } else {
         p->swap_ins += ok && mine;

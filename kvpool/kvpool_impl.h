@@ -81,13 +81,16 @@ struct kv_stay { /* a sequence's place on the host */
     uint32_t next;    /* first entry whose swap-in was not begun */
     uint32_t good;    /* resuming: blocks that will be committed when nothing is pending */
     uint32_t clean;   /* blocks before this one have a slot; only a place to start looking */
+    uint32_t bad;     /* resuming: 1 + first block whose swap-in failed */
     uint32_t resuming;
+    uint32_t pad;
 };
 
 struct kv_flight { /* a copy */
     uint32_t live, to_host;
     uint32_t block, generation, slot;
-    uint32_t seq, at; /* KV_END: its sequence went on without it */
+    uint32_t seq; /* KV_END: its sequence went on without it */
+    uint32_t at;  /* place in the table, the same for every sequence that shares the block */
     uint32_t next;
 };
 
@@ -177,5 +180,8 @@ void kv_host_block_unused(struct kvpool *p, uint32_t block); /* its last table l
 void kv_host_block_used(struct kvpool *p, uint32_t block);   /* in a table again */
 void kv_host_block_gone(struct kvpool *p, uint32_t block);   /* its bytes are given up */
 void kv_host_leave(struct kvpool *p, uint32_t seq);          /* reset, close: slots and copies let go */
+bool kv_host_here(const struct kvpool *p, uint32_t seq);     /* not suspended with blocks kept */
+/* Positions that a resuming sequence will have committed, 0 if it is not resuming. */
+uint32_t kv_host_floor(const struct kvpool *p, uint32_t seq);
 
 #endif

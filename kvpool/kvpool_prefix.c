@@ -200,7 +200,7 @@ uint32_t kvpool_attach(struct kvpool *p, uint32_t seq, struct hash128 root, cons
                        uint32_t n_ids)
 {
     struct kv_seq *s = kv_seq_at(p, seq);
-    assert(s->n_blocks == 0);
+    assert(s->n_blocks == 0 && (p->cfg.n_host == 0 || kv_host_here(p, seq)));
     if (!p->cfg.prefix_cache) return 0;
     struct kv_chain *chain = &kv_chains(p)[seq];
     uint32_t bt = p->cfg.block_tokens, full = kv_full_inputs(p, n_ids);

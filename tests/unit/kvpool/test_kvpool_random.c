@@ -34,7 +34,11 @@ struct model {
     struct kv_ref freed[N_BLOCKS];
 };
 
-static const struct kvpool_config cfg = {N_BLOCKS, BLOCK_TOKENS, N_SEQS, SEQ_BLOCKS, N_HOLDS};
+static const struct kvpool_config cfg = {.n_blocks = N_BLOCKS,
+                                         .block_tokens = BLOCK_TOKENS,
+                                         .max_seqs = N_SEQS,
+                                         .max_seq_blocks = SEQ_BLOCKS,
+                                         .max_holds = N_HOLDS};
 
 static uint32_t pick(struct model *m, uint32_t below)
 {
