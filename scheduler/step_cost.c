@@ -10,17 +10,24 @@
 #include <string.h>
 
 #define N COST_FEATURES
-#define KEEP 0.98         /* of what was known along a step's direction; 50 steps like it replace it */
-#define P_START 10.0      /* doubt at the start: a coefficient may well be off by its own size */
+/* Variances are in units of a step's own noise (its relative error squared when all is known). */
+#define P_START 10.0      /* doubt at the start */
 #define P_MAX 100.0       /* more, and one step would decide alone */
+#define WALK_ALL 0.1      /* a step's drift of all coefficients together, by one factor */
 #define ERROR_KEEP 0.98   /* decay of the usual error */
-#define ERROR_CLIP 4.0    /* x the usual error, and ERROR_SLACK: what is beyond says nothing about the step */
+#define ERROR_CLIP 3.0    /* x the usual error, and ERROR_SLACK: what is beyond says nothing about the step */
 #define ERROR_SLACK 0.05
 #define FLOOR_NS 1000.0   /* relative to less, the clock's own noise would be learned */
 #define NS_MAX 1e18       /* 31 years; what does not fit is as good as for ever */
 
+/* A step's drift of each coefficient. Chosen by replaying the steps of bench_planner, recorded on a quiet and on a
+ * busy machine: errors are flat within a factor of 3 around them. */
+static const double walk[N] = {[COST_ONE] = 1,      [COST_FIRST] = 0.01, [COST_SPILL] = 0.01,
+                               [COST_ROWS] = 0.01,  [COST_READS] = 0.01, [COST_PAIRS] = 0.01,
+                               [COST_COLD] = 0.01,  [COST_HEAD] = 0.3};
+
 /* Where the cold start says 0: the size a coefficient would have beside a position's time. */
-static const double typical[N] = {8, 1, 1, 0.1, 0.3, 1, 1, 1};
+static const double typical[N] = {8, 1, 1, 0.3, 1, 1, 1, 2};
 
 static void scales(const struct step_cost *c, double s[N])
 {
@@ -38,11 +45,11 @@ static void features(const struct step_shape *s, double x[N])
     x[COST_ONE] = 1;
     x[COST_FIRST] = first;
     x[COST_SPILL] = s->tokens - first;
-    x[COST_SPANS] = s->spans;
     x[COST_ROWS] = s->rows;
     x[COST_READS] = (double)s->reads * 1e-3;
     x[COST_PAIRS] = (double)s->pairs * 1e-3;
     x[COST_COLD] = s->cold ? 1 : 0;
+    x[COST_HEAD] = s->rows > 0 ? 1 : 0;
 }
 
 static double predict(const double coef[N], const double x[N])
@@ -76,7 +83,7 @@ void step_cost_init(struct step_cost *c, const double start_ns[COST_FEATURES])
 void step_cost_start_cpu(double start_ns[COST_FEATURES], uint64_t weight_bytes,
                          uint64_t kv_bytes_token, uint32_t threads)
 {
-    static const double measured[N] = {3.3e6, 1.1e6, 0.6e6, 0.02e6, 0.25e6, 1.0e6, 0.55e6, 0.5e6};
+    static const double measured[N] = {2.5e6, 0.6e6, 0.6e6, 0.28e6, 1.2e6, 0.47e6, 0.6e6, 1.5e6};
     assert(threads >= 1);
     double weights = (double)weight_bytes / 98.4e6, kv = (double)kv_bytes_token / 23040;
     double speed = 1 + 0.8 * (threads - 1);
@@ -141,20 +148,31 @@ static void halve(struct step_cost *c, int i)
         c->p[i][j] = c->p[j][i] = c->p[i][j] * (j == i ? 0.25 : 0.5);
 }
 
-/* p after a step in direction g / p = x, with w = x p x: what is new is added, and as much of the old
- * along x forgotten. Both halves are written alike, so p stays symmetric to the bit. */
-static void update_p(struct step_cost *c, const double g[N], double w)
+/* The doubt that grows from one step to the next. level: how this step compares with its cold start;
+ * on a machine of half the speed a coefficient wanders twice as far. Both halves of p are written alike here and
+ * below, so it stays symmetric to the bit. */
+static void drift(struct step_cost *c, const double theta[N], double level)
 {
-    double beta = KEEP - (1 - KEEP) / w, f = beta / (KEEP * (1 + w));
+    double most = P_MAX * level * level;
+    for (int i = 0; i < N; i++)
+        for (int j = i; j < N; j++) {
+            double own = i == j ? walk[i] * level * level : 0;
+            c->p[i][j] = c->p[j][i] = c->p[i][j] + own + WALK_ALL * theta[i] * theta[j];
+        }
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < 64 && c->p[i][i] > most; k++)
+            halve(c, i);
+}
+
+/* What a step in direction g / p = x told, with w = x p x, is doubted no more. */
+static void settle(struct step_cost *c, const double g[N], double w)
+{
     bool sound = true;
     for (int i = 0; i < N; i++)
         for (int j = i; j < N; j++)
-            c->p[i][j] = c->p[j][i] = c->p[i][j] - f * g[i] * g[j];
-    for (int i = 0; i < N; i++) {
+            c->p[i][j] = c->p[j][i] = c->p[i][j] - g[i] * g[j] / (1 + w);
+    for (int i = 0; i < N; i++)
         sound = sound && c->p[i][i] > 0; /* false for what is no number, too */
-        if (c->p[i][i] > P_MAX)
-            halve(c, i);
-    }
     if (!sound)
         forget_all(c);
 }
@@ -166,32 +184,39 @@ static double clip(const struct step_cost *c, double e)
     return e > most ? most : e < -most ? -most : e;
 }
 
+/* How the prediction compares with the cold start's, within the bounds. */
+static double level_of(const struct step_cost *c, const double x[N], double told)
+{
+    double start = predict(c->start, x);
+    double level = told / (start > FLOOR_NS ? start : FLOOR_NS);
+    return level < 1 / COST_RANGE ? 1 / COST_RANGE : level > COST_RANGE ? COST_RANGE : level;
+}
+
 void step_cost_learn(struct step_cost *c, const struct step_shape *s, uint64_t device_ns)
 {
-    double x[N], scale[N], theta[N], g[N], w = 0;
+    double x[N], scale[N], theta[N], g[N] = {0}, w = 0;
     features(s, x);
     scales(c, scale);
     double told = predict(c->coef, x), unit = told > FLOOR_NS ? told : FLOOR_NS;
-    double e = ((double)device_ns - told) / unit;
+    double e = ((double)device_ns - told) / unit, level = level_of(c, x, unit);
     for (int i = 0; i < N; i++) {
         theta[i] = c->coef[i] / scale[i];
         x[i] = x[i] * scale[i] / unit;
     }
-    for (int i = 0; i < N; i++) {
-        g[i] = 0;
+    drift(c, theta, level);
+    for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++)
             g[i] += c->p[i][j] * x[j];
-    }
     for (int i = 0; i < N; i++)
         w += x[i] * g[i];
-    c->n++;
     double taken = clip(c, e), size = e < 0 ? -e : e < COST_CLIP ? e : COST_CLIP;
+    c->n++;
     c->error = ERROR_KEEP * c->error + (1 - ERROR_KEEP) * size;
-    if (!(w > 1e-12 && w < 1e12))
+    if (!(w < 1e12))
         return; /* a shape beyond all measure teaches nothing */
     for (int i = 0; i < N; i++)
         theta[i] += g[i] / (1 + w) * taken;
-    update_p(c, g, w);
+    settle(c, g, w);
     into_bounds(c, theta, scale);
 }
 

@@ -6,20 +6,23 @@
  *
  * Model: time = sum of coefficient x feature, all coefficients >= 0, so a step that does more of anything never
  * costs less. Features of a step:
- *   one      1 (launch, and the read of the weights)
+ *   one      1 (launch, and the read of the layers' weights)
  *   first    positions computed, up to COST_KNEE of them: below it a product works from the packed weights
  *   spill    positions beyond COST_KNEE
- *   spans    sequences in it
- *   rows     rows sampled or scored (the output head)
+ *   rows     rows sampled or scored
  *   reads    positions of K and V read, once per COST_TILE positions of a span (all of decode attention), in thousands
  *   pairs    query position x key position (the bulk of prefill attention), in thousands
  *   cold     1 for the first step after a park or a pause of > 5 ms (caches lost, cores asleep)
+ *   head     1 when there are rows (the read of the output head's weights)
+ * The number of sequences is not one: it costs nothing that could be measured beside the rest.
  *
- * Learning: recursive least squares on the relative error, with forgetting only along what a step shows
- * (R. Kulhavy, Restricted exponential forgetting in real-time identification, 1987), so that what is not seen is kept.
- * Features are scaled by the cold start. The error is clipped at COST_CLIP x the prediction, and at a few times the usual
- * error, so that one descheduled step does not bend it. Coefficients are kept within [1/COST_RANGE, COST_RANGE] x the
- * cold start's (where that is 0: from 0 on). Deterministic: same updates, same bytes, on every machine.
+ * Learning: recursive least squares on the relative error, in the form of a Kalman filter whose coefficients walk at
+ * random (Ljung and Gunnarsson, Adaptation and tracking in system identification, 1990), which forgets by kind: all of
+ * them together drift with the machine's speed, `one` and `head` fast (neighbours take memory bandwidth, so a decode
+ * step may cost 2 ms now and 6 ms a second later), the rest slowly; what no step shows is kept. Features are scaled by
+ * the cold start. The error is clipped at COST_CLIP x the prediction, and at a few times the usual error, so that one
+ * descheduled step does not bend it. Coefficients are kept within [1/COST_RANGE, COST_RANGE] x the cold start's (where
+ * that is 0: from 0 on). Deterministic: same updates, same bytes, on every machine.
  * Pure: no clock, no allocation, plain storage of fixed size, copied by assignment. Thread: one owner.
  */
 #ifndef SLUICE_SCHEDULER_STEP_COST_H
@@ -35,7 +38,7 @@
 #define COST_RANGE 64.0
 
 enum cost_feature {
-    COST_ONE, COST_FIRST, COST_SPILL, COST_SPANS, COST_ROWS, COST_READS, COST_PAIRS, COST_COLD
+    COST_ONE, COST_FIRST, COST_SPILL, COST_ROWS, COST_READS, COST_PAIRS, COST_COLD, COST_HEAD
 };
 
 struct step_shape { /* a step as the planner counts it up; zero it, then add spans */
@@ -47,7 +50,7 @@ struct step_shape { /* a step as the planner counts it up; zero it, then add spa
 struct step_cost {
     double coef[COST_FEATURES];                 /* ns per unit */
     double start[COST_FEATURES];                /* cold start, the centre of the bounds */
-    double p[COST_FEATURES][COST_FEATURES];     /* inverse correlation, of scaled features */
+    double p[COST_FEATURES][COST_FEATURES];     /* doubt (covariance) of coef / cold start */
     uint64_t n;                                 /* updates so far */
     double error;                               /* decayed mean of |relative error| before each update */
 };
