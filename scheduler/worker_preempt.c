@@ -88,6 +88,7 @@ static struct wc_price wc_price(const struct worker_core *c, const struct wc_slo
         uint64_t full = r.lost / c->cfg.pool.block_tokens, unclean = kvpool_unclean(p, s->seq);
         if (unclean < full) r.lost -= (full - unclean) * c->cfg.pool.block_tokens;
     }
+    if (s->in_step != 0) r.lost += wc_spans(c, s->in_step - 1u)[s->span].n; /* half made, too */
     return r;
 }
 
