@@ -205,6 +205,26 @@ START_TEST(test_victim_by_lost_work)
 }
 END_TEST
 
+/* Either would do: the one that decodes loses its tail, the newcomer the chunk that is being computed. */
+START_TEST(test_victim_is_not_the_one_in_its_first_chunk)
+{
+    cfg.pool.n_blocks = 49;
+    restart();
+    struct sub_id old = wfix_submit(CLASS_BATCH, 1, 60, 60);
+    wfix_run(200);
+    struct sub_id newcomer = wfix_submit(CLASS_BATCH, 2, 40, 4);
+    wfix_run(8); /* the rest of a step, and some of the one with the chunk */
+    urgent = wfix_submit(CLASS_REALTIME, 3, 90, 2);
+    while (wfix_last(urgent) == NULL) ck_assert(wfix_segment());
+    struct worker_stats st = wfix_stats();
+    ck_assert_uint_eq(st.preemptions, 1);
+    ck_assert_uint_le(st.account[CLASS_BATCH].dropped, 1);
+    wfix_run(40000);
+    wfix_expect_indexes(old, 60, 120);
+    wfix_expect_indexes(newcomer, 40, 44);
+}
+END_TEST
+
 /* A host tier smaller than what would be kept: more is computed, nobody waits for room there. */
 START_TEST(test_small_host_tier)
 {
@@ -233,6 +253,7 @@ int main(void)
     tcase_add_test(tc, test_cancelled_while_suspended_and_while_it_resumes);
     tcase_add_test(tc, test_resume_as_the_times_say);
     tcase_add_test(tc, test_victim_by_lost_work);
+    tcase_add_test(tc, test_victim_is_not_the_one_in_its_first_chunk);
     tcase_add_test(tc, test_small_host_tier);
     return wfix_main("worker_tier", tc);
 }
