@@ -40,6 +40,7 @@ static void config_pool(struct buf *out, const struct worker_core_config *c) {
     buf_addf(out, ",\"n_host\":%u,\"max_copies\":%u,\"max_accounts\":%u,\"prefix_cache\":%s",
              c->pool.n_host, c->pool.max_copies, c->pool.max_accounts,
              c->pool.prefix_cache ? "true" : "false");
+    buf_addf(out, ",\"debug_resume\":%u", c->debug_resume);
     buf_addf(out, ",\"n_segments\":%u,\"interference_permille\":%u,\"copy_ns\":%" PRIu64,
              c->n_segments, c->interference_permille, c->copy_ns);
     buf_adds(out, ",\"cost\":[");

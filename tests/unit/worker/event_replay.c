@@ -67,6 +67,7 @@ static void read_config(struct replay *r, const char *line) {
     c->pool.max_copies = (uint32_t)value(line, "max_copies", 0);
     c->pool.max_accounts = (uint32_t)value(line, "max_accounts", 0);
     c->pool.prefix_cache = value(line, "prefix_cache", 0) != 0;
+    c->debug_resume = (uint32_t)value(line, "debug_resume", 0);
     c->n_segments = (uint32_t)value(line, "n_segments", 0);
     c->interference_permille = (uint32_t)value(line, "interference_permille", 0);
     c->copy_ns = value(line, "copy_ns", 0);

@@ -110,6 +110,9 @@ static void twenty(const char *backend, struct worker_stats *stats) {
     run_alone(&alone, backend);
     base_config(&c, &r, backend);
     c.kv_tokens = 256; /* less than the four seats need */
+    c.engine.host_slots = 24;
+    c.engine.null_copy_ns = 20000;
+    c.prefix_cache = strcmp(backend, "cpu") == 0; /* without it what is kept on the host comes back */
     c.prefill_chunk = 7;
     c.engine.chaos_seed = SEED;
     c.engine.null_step_ns = 1000000; /* a step that costs nothing is over before a park reaches it */
@@ -131,6 +134,12 @@ static void twenty(const char *backend, struct worker_stats *stats) {
            backend, (unsigned long long)crowd.submits, (unsigned long long)crowd.syncs,
            (unsigned long long)crowd.tokens, (unsigned long long)stats->preemptions,
            (unsigned long long)stats->parks, (unsigned long long)stats->drops);
+    printf("%llu checkpoints, %llu swap-ins, %llu recomputes, %llu cache hits, %llu faults\n",
+           (unsigned long long)stats->pool.checkpoints, (unsigned long long)stats->resumed_swap,
+           (unsigned long long)stats->resumed_recompute, (unsigned long long)stats->pool.hits,
+           (unsigned long long)stats->faults);
+    ck_assert_uint_gt(stats->pool.checkpoints, 0);
+    ck_assert_uint_eq(stats->faults, 0);
     ck_assert_uint_gt(crowd.syncs, 2);
     char *text = test_read_file(path, &n_text);
     ck_assert_ptr_nonnull(text);
