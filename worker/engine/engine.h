@@ -170,7 +170,8 @@ int engine_fd(const struct engine *eng);                      /* eventfd, readab
 
 int engine_step_submit(struct engine *eng, const struct engine_step *step);
 int engine_step_park(struct engine *eng, uint64_t step);      /* 0 = requested; -1 = no such running step */
-int engine_step_continue(struct engine *eng, uint64_t step);  /* 0; -1 = not parked, or another one runs */
+int engine_step_continue(struct engine *eng, uint64_t step);  /* 0, of one that ended meanwhile too; -1 = not parked, or
+                                                                 another one runs */
 int engine_step_drop_span(struct engine *eng, uint64_t step, uint32_t span); /* running or parked */
 int engine_copy_submit(struct engine *eng, const struct engine_copy *c);     /* -1: no host tier, full, out of range */
 

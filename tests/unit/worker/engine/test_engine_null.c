@@ -163,6 +163,25 @@ START_TEST(parks_at_every_segment)
 }
 END_TEST
 
+/* The drop and the end it brings come in one poll; the owner answers the drop first. */
+START_TEST(continue_after_the_last_span_of_a_parked_step_fell)
+{
+    open_slow(6, 2000000, 0);
+    rig_seq_random(&rig, &seqs[0], 1, 30);
+    rig_step_init(&rig, &st);
+    rig_row(&st, rig_span(&rig, &st, &seqs[0], 30), 29, ENGINE_ROW_SAMPLE);
+    rig_submit(&rig, &st);
+    ck_assert_int_eq(engine_step_park(rig.eng, st.step.id), 0);
+    ck_assert_int_eq(rig_await_stop(&rig, st.step.id)->kind, ENGINE_STEP_PARKED);
+    ck_assert_int_eq(engine_step_drop_span(rig.eng, st.step.id, 0), 0);
+    rig_await(&rig, ENGINE_STEP_END, st.step.id);
+    ck_assert_int_eq(engine_step_continue(rig.eng, st.step.id), 0);
+    engine_step_release(rig.eng, st.step.id);
+    ck_assert_int_eq(engine_step_continue(rig.eng, st.step.id), -1);
+    rig_close(&rig);
+}
+END_TEST
+
 START_TEST(an_upper_step_runs_while_one_is_parked)
 {
     open_slow(6, 2000000, (uint64_t)_i);
@@ -351,6 +370,7 @@ int main(void)
     tcase_add_test(t, oracle_sees_wrong_blocks);
     tcase_add_test(t, parks_at_every_segment);
     tcase_add_loop_test(t, an_upper_step_runs_while_one_is_parked, 0, 4);
+    tcase_add_test(t, continue_after_the_last_span_of_a_parked_step_fell);
     tcase_add_loop_test(t, drops_leave_neighbours_alone, 0, 4);
     tcase_add_loop_test(t, a_step_without_spans_left_ends, 0, 4);
     tcase_add_loop_test(t, a_reference_is_resolved, 0, 4);
