@@ -100,10 +100,8 @@ static uint64_t step_ns(const struct sim_device *d, const struct sim_step *s)
         const struct sim_step_span *sp = &s->spans[i];
         if (sp->dropped) continue;
         ns += c->token_ns * sp->n + (sp->sample ? c->row_ns : 0);
-        if (sp->n == 1)
-            reads += sp->pos;
-        else
-            pairs += (uint64_t)sp->n * sp->pos + (uint64_t)sp->n * (sp->n + 1) / 2;
+        reads += (uint64_t)sp->pos * ((sp->n + SIM_TILE - 1) / SIM_TILE);
+        pairs += (uint64_t)sp->n * sp->pos + (uint64_t)sp->n * (sp->n + 1) / 2;
     }
     ns += reads * c->read_ns / 1000 + pairs * c->pair_ns / 1000;
     return s->n_live == 0 ? 0 : ns;
@@ -215,6 +213,7 @@ void sim_device_drop(struct sim_device *d, uint64_t now_ns, uint64_t step, uint3
         return;
     }
     uint32_t k = segment_at(d, s, now_ns);
+    if (s->park_at <= k) k = s->park_at - 1; /* it is parked by now, who asks has not heard of it */
     if (k + 1 >= d->cfg.n_segments) return;
     sp->drop_at = k + 1;
     sp->drop_segment = k;
@@ -319,9 +318,6 @@ static void step_event(struct sim_device *d, struct sim_step *s, struct sim_even
         out->kind = SIM_STEP_PARKED;
         out->segment_at_request = s->park_at - 1;
         s->state = SIM_PARKED;
-        for (uint32_t i = 0; i < s->n_spans;
-             i++) /* asked at this very boundary, after it was reached */
-            if (s->spans[i].drop_at != SIM_NO_SEGMENT) s->spans[i].drop_at = s->done;
         s->park_at = SIM_NO_SEGMENT;
         d->stats.parks++;
         return;

@@ -6,8 +6,8 @@
  * next and takes what is due.
  *
  * Steps. A step costs step_ns + token_ns x positions + row_ns x sampled rows + read_ns x (context
- * read by spans of one position) + pair_ns x (query x key pairs of longer spans), spread evenly
- * over n_segments. Park and drop are requests that take effect at the end of the segment that runs
+ * read, once per SIM_TILE positions of a span) + pair_ns x (query x key pairs), spread evenly over
+ * n_segments. Park and drop are requests that take effect at the end of the segment that runs
  * then, as engine.h says; one that comes while the last segment runs is answered by STEP_END alone.
  * A dropped span costs nothing from its boundary on. At most one step runs, one is parked.
  *
@@ -33,6 +33,7 @@
 
 #define SIM_VOCAB 49152
 #define SIM_COPIES_MAX 64
+#define SIM_TILE 32
 #define SIM_NEVER UINT64_MAX
 
 struct sim_cost {

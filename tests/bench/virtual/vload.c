@@ -11,6 +11,9 @@
 #define BATCH_ID (1ull << 32)
 #define N_CTX 8192
 #define SEGMENTS 40
+/* The model of those figures: bytes of its weights, and of K and V of a position. */
+#define WEIGHT_BYTES 90000000
+#define KV_BYTES 23040
 
 struct seen { /* of one real-time request */
     uint64_t last_ns;
@@ -31,7 +34,7 @@ struct sim_cost vload_cpu_cost(void)
     return (struct sim_cost){.step_ns = 4000000,
                              .token_ns = 650000,
                              .row_ns = 200000,
-                             .read_ns = 1800000,
+                             .read_ns = 1300000,
                              .pair_ns = 500000,
                              .copy_ns = 74000};
 }
@@ -50,7 +53,7 @@ struct sim_worker_config vload_worker(uint32_t seats, uint32_t blocks, uint32_t 
                                      .block_tokens = VLOAD_BLOCK,
                                      .max_seq_blocks = N_CTX / VLOAD_BLOCK,
                                      .n_host = host,
-                                     .max_copies = host > 0 ? 8 : 0,
+                                     .max_copies = host > 0 ? 16 : 0,
                                      .max_accounts = 1};
     class_table_default(&k->classes);
     k->min_run = 16;
@@ -59,8 +62,12 @@ struct sim_worker_config vload_worker(uint32_t seats, uint32_t blocks, uint32_t 
     k->lost_batch_ns = 30 * VLOAD_S;
     k->finish_repeat_ns = VLOAD_S;
     k->interference_permille = 50;
+    k->n_segments = SEGMENTS;
     k->out_weight = 2;
     k->copy_ns = c.cost.copy_ns;
+    double start[COST_FEATURES];
+    step_cost_start_cpu(start, WEIGHT_BYTES, KV_BYTES, 1);
+    step_cost_init(&k->cost, start);
     return c;
 }
 
@@ -83,6 +90,8 @@ struct vload_figures vload_figures(double *ms, uint32_t n)
     qsort(ms, n, sizeof *ms, by_value);
     for (uint32_t i = 0; i < n; i++) f.mean += ms[i] / n;
     f.p50 = ms[n / 2];
+    uint32_t from = n * 9 / 20, to = n * 11 / 20 + 1;
+    for (uint32_t i = from; i < to; i++) f.middle += ms[i] / (to - from);
     f.p99 = ms[(uint32_t)((n - 1) * 0.99)];
     f.max = ms[n - 1];
     return f;
@@ -110,7 +119,7 @@ static void on_tokens(void *ctx, const struct sim_tokens *t)
         on_realtime(g, t);
         return;
     }
-    bool counts = t->now_ns <= g->arm->duration_ns;
+    bool counts = t->now_ns > g->arm->warm_ns && t->now_ns <= g->arm->duration_ns;
     if (counts) g->batch_out += t->to - t->from;
     if (t->finish == FINISH_NONE) return;
     g->batch_live--;

@@ -35,20 +35,24 @@ struct vload_arm {
     const struct vload_list *list; /* NULL = none */
     struct vload_batch batch;
     uint64_t seed, duration_ns;
+    uint64_t warm_ns; /* ids of the backlog count from then on: the first prompts bring none */
     void (*event)(void *ctx, const struct worker_event *ev, uint64_t now_ns,
                   const struct worker_action *actions, uint32_t n); /* NULL = none; as sim_sink's */
     void *event_ctx;
 };
 
-struct vload_figures { /* of one measure, in ms */
-    double p50, mean, p99, max;
+/* Of one measure, in ms. Lengths are whole tokens, so times come in steps of a token's cost (3 % of
+ * a short prompt's): `middle`, the mean from p45 to p55, is a median that does not jump with them.
+ */
+struct vload_figures {
+    double p50, middle, mean, p99, max;
     uint32_t n;
 };
 
 struct vload_result {
     struct vload_figures ttft,
         gap; /* of the list's requests; one without an answer is an infinite ttft */
-    uint64_t batch_out, batch_done; /* ids and finishes sent within duration_ns */
+    uint64_t batch_out, batch_done; /* ids and finishes sent in (warm_ns, duration_ns] */
     uint64_t rt_missing;
     struct sim_worker_stats stats; /* at duration_ns */
     double busy[2];                /* device time by rank / duration */

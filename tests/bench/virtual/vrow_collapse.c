@@ -18,7 +18,7 @@
  */
 #define WAVE_COUNT 4
 #define WAVE_END (POOL * VLOAD_BLOCK / 2 / WAVE_COUNT)
-#define WAVE_OUT 96
+#define WAVE_OUT 76
 #define PREEMPTIONS 500
 #define BAR_RATE 0.95
 #define BAR_BETTER 0.98
@@ -43,7 +43,7 @@ static int run(struct vload_result *out, const struct voptions *o, const struct 
     bool host = o->host && resume != RESUME_RECOMPUTE && !reference;
     arm.worker = vload_worker(seats, blocks, host ? (24 + 1) * POOL : 0, 26 * SEATS);
     arm.worker.cost.copy_ns = arm.worker.core.copy_ns = copy_ns;
-    arm.worker.core.prefill_chunk = 128;
+    arm.worker.core.debug_resume = resume == RESUME_SWAP ? 1 : 0;
     arm.batch = (struct vload_batch){.outstanding = demand * SEATS,
                                      .prompt_min = PROMPT_MIN,
                                      .prompt_max = PROMPT_MAX,
@@ -83,6 +83,7 @@ static int one_demand(struct vreport *r, const struct voptions *o, const struct 
     double better = p[1].rate > p[2].rate ? p[1].rate : p[2].rate;
     vreport_add(r, VBAR_LEAST, BAR_RATE, p[0].rate, "%ux %s: tokens / never preempting", demand,
                 path);
+    if (o->host) vreport_add(r, VBAR_NONE, 0, p[1].rate, "%ux %s: swap only", demand, path);
     vreport_add(r, VBAR_NONE, 0, p[2].rate, "%ux %s: recompute only", demand, path);
     vreport_add(r, VBAR_LEAST, BAR_BETTER, p[0].rate / better,
                 "%ux %s: / better of swap, recompute", demand, path);

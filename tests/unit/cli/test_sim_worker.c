@@ -7,7 +7,9 @@
 
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SEG 1000 /* ns */
 #define SEGMENTS 10
@@ -143,7 +145,7 @@ START_TEST(test_a_dropped_span_costs_nothing_more_and_the_other_keeps_its_answer
 }
 END_TEST
 
-START_TEST(test_drops_of_a_parked_step_are_confirmed_at_once_and_the_last_one_ends_it)
+START_TEST(test_a_drop_at_the_boundary_of_a_park_is_confirmed_there_and_the_last_one_ends_the_step)
 {
     const uint32_t t[2][2] = {{1, 2}, {3, 4}};
     struct sim_device *d = device_new();
@@ -154,13 +156,30 @@ START_TEST(test_drops_of_a_parked_step_are_confirmed_at_once_and_the_last_one_en
     sim_device_drop(d, 100, 1, 0);
     ck_assert(sim_device_take(d, 2000, &e));
     ck_assert_int_eq(e.kind, SIM_SPAN_DROPPED);
-    /* Between the two confirmations of one boundary: it must not wait for a segment that never
-     * comes. */
+    /* Asked between the confirmations of one boundary: the step is parked by then, so it must not
+     * wait for a segment that never comes. */
     sim_device_drop(d, 2000, 1, 1);
-    expect(d, SIM_STEP_PARKED, 1, 2000);
     expect(d, SIM_SPAN_DROPPED, 1, 2000);
     e = expect(d, SIM_STEP_END, 1, 2000);
     ck_assert_uint_eq(e.n_results, 0);
+    sim_device_destroy(&d);
+}
+END_TEST
+
+START_TEST(test_a_drop_of_a_parked_step_is_confirmed_at_once)
+{
+    const uint32_t t[2][2] = {{1, 2}, {3, 4}};
+    struct sim_device *d = device_new();
+    struct worker_span s[2] = {span(0, 0, 6, t[0]), span(1, 0, 7, t[1])};
+    submit(d, 0, 1, s, 2, ids_a);
+    sim_device_park(d, 100, 1);
+    expect(d, SIM_STEP_PARKED, 1, 2000);
+    sim_device_drop(d, 7777, 1, 0);
+    expect(d, SIM_SPAN_DROPPED, 1, 7777);
+    ck_assert_uint_eq(sim_device_next_ns(d), SIM_NEVER);
+    sim_device_continue(d, 8000, 1);
+    struct sim_event e = expect(d, SIM_STEP_END, 1, 8000 + 9 * SEG);
+    ck_assert_int_eq(e.results[0].id, answer(ids_a, 7));
     sim_device_destroy(&d);
 }
 END_TEST
@@ -248,6 +267,24 @@ START_TEST(test_every_answer_is_its_requests_own_and_runs_repeat)
 }
 END_TEST
 
+START_TEST(test_swaps_and_corrupt_copies_change_no_answer)
+{
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        struct vload_list list;
+        struct vload_result a;
+        struct vload_arm arm = mixed_arm(&list, seed, true);
+        arm.worker.corrupt_every = 23;
+        arm.worker.core.pool.prefix_cache = true;
+        ck_assert_int_eq(vload_run(&arm, &a), 0);
+        ck_assert_msg(a.bad == NULL, "seed %d: %s", (int)seed, a.bad);
+        ck_assert_uint_eq(a.stats.wrong + a.stats.device.stale_reads + a.rt_missing, 0);
+        ck_assert_uint_gt(a.stats.core.resumed_swap, 10);
+        ck_assert_uint_gt(a.stats.core.pool.copy_failures, 3);
+        vload_list_free(&list);
+    }
+}
+END_TEST
+
 static void row(void (*run)(struct vreport *, const struct voptions *), struct voptions o)
 {
     static struct vreport r;
@@ -263,15 +300,43 @@ static void row(void (*run)(struct vreport *, const struct voptions *), struct v
     ck_assert_uint_eq(r.failed, 0);
 }
 
+START_TEST(test_row_collapse)
+{
+    row(vrow_collapse, (struct voptions){.scale = 0.05, .host = true});
+}
+END_TEST
+
+START_TEST(test_row_isolation)
+{
+    row(vrow_isolation, (struct voptions){.scale = 1, .host = true});
+}
+END_TEST
+
 START_TEST(test_row_yield)
 {
     row(vrow_yield, (struct voptions){.scale = 0.05});
 }
 END_TEST
 
+/* With the shared trace where it is there, else the equal prompts alone. */
+START_TEST(test_row_prefix)
+{
+    char path[512];
+    const char *source = getenv("SLUICE_SOURCE_DIR");
+    struct voptions o = {.scale = 0.5};
+    snprintf(path, sizeof path, "%s/../shared/traces/derived_prefix_2core_900s.csv",
+             source != NULL ? source : ".");
+    if (access(path, R_OK) == 0)
+        o.trace = path;
+    else
+        printf("skipped: the trace is not here\n");
+    row(vrow_prefix, o);
+}
+END_TEST
+
 START_TEST(test_row_replay)
 {
-    row(vrow_replay, (struct voptions){.scale = 0.1});
+    row(vrow_replay, (struct voptions){.scale = 0.1, .host = true});
 }
 END_TEST
 
@@ -282,14 +347,20 @@ static Suite *suite(void)
     tcase_add_test(t, test_park_takes_effect_at_the_boundary_and_costs_nothing);
     tcase_add_test(t, test_a_park_in_the_last_segment_is_answered_by_the_end);
     tcase_add_test(t, test_a_dropped_span_costs_nothing_more_and_the_other_keeps_its_answer);
-    tcase_add_test(t, test_drops_of_a_parked_step_are_confirmed_at_once_and_the_last_one_ends_it);
+    tcase_add_test(
+        t, test_a_drop_at_the_boundary_of_a_park_is_confirmed_there_and_the_last_one_ends_the_step);
+    tcase_add_test(t, test_a_drop_of_a_parked_step_is_confirmed_at_once);
     tcase_add_test(t, test_a_wrong_or_uncommitted_block_changes_the_answer);
     tcase_add_test(t, test_copies_go_one_by_one_swap_in_first_and_carry_the_blocks);
     suite_add_tcase(s, t);
     t = tcase_create("worker");
     tcase_set_timeout(t, 0);
     tcase_add_test(t, test_every_answer_is_its_requests_own_and_runs_repeat);
+    tcase_add_test(t, test_swaps_and_corrupt_copies_change_no_answer);
+    tcase_add_test(t, test_row_collapse);
+    tcase_add_test(t, test_row_isolation);
     tcase_add_test(t, test_row_yield);
+    tcase_add_test(t, test_row_prefix);
     tcase_add_test(t, test_row_replay);
     suite_add_tcase(s, t);
     return s;
