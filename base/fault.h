@@ -13,27 +13,26 @@
 /* X(NAME, word, what goes wrong). */
 #define FAULT_LIST(X)                                                                               \
     X(BOUNDARY, "boundary-off-by-one", "the prompt/output boundary is one further for penalties and min_tokens") \
-    X(SEED, "seed-not-carried", "after losing its seat a sequence draws with another seed")         \
-    X(ROPE_ZERO, "rope-from-zero", "the first span after an interruption is computed as if at position 0") \
-    X(COMMIT_AHEAD, "commit-ahead", "a step commits one position that it did not compute")          \
-    X(COMMIT_DROPPED, "commit-dropped", "the positions of a dropped span are committed")            \
-    X(PARK_ROWS, "park-loses-rows", "a parked step resumes with another step's residual rows")      \
-    X(PARK_SEGMENT, "park-skips-segment", "a parked step resumes one segment too late")             \
-    X(DROP_NEIGHBOUR, "drop-takes-neighbour", "dropping a span moves the rows of the next one wrongly") \
-    X(STALE_TABLE, "stale-table", "the block table of a resumed sequence is its old one")           \
-    X(FREE_EARLY, "free-early", "a dropped span's blocks are free before the engine confirmed")     \
-    X(HASH_UNCOMMITTED, "hash-uncommitted", "a block is published before its step ended")           \
-    X(HIT_NO_IDS, "hit-without-ids", "a cache hit compares the newest block's ids alone")           \
-    X(HIT_WHOLE, "hit-whole-prompt", "a hit leaves no position to compute, and the last one is computed at the next place") \
-    X(COPY_UNFENCED, "copy-not-fenced", "a swapped-in block is used before its copy ended")         \
-    X(COPY_UNFILLED, "checkpoint-unfilled", "a block is checkpointed before it is full")            \
-    X(COPY_SLOT, "copy-wrong-slot", "a swap-in reads the slot beside its own")                      \
-    X(SLOT_REUSED, "slot-reused", "a kept host slot is given to another block")                     \
-    X(TOKEN_TWICE, "token-twice", "the token of a span dropped too late is appended again")         \
-    X(HISTORY_LOST, "history-lost", "penalties forget the output before an interruption")           \
-    X(STOP_LOST, "stop-lost", "a stop string's beginning is forgotten when a sequence loses its seat") \
-    X(INT8_SCALE, "int8-scale", "a swapped-in INT8 block keeps the scales that were there before")  \
-    X(CHUNK_SPLIT, "chunk-split", "attention splits count from the span's start, not from position 0")
+    X(SEED, "seed-not-carried", "after losing its seat a sequence draws with another seed")             \
+    X(ROPE_ZERO, "rope-from-zero", "the rotary positions of a chunk count from its own start")          \
+    X(COMMIT_AHEAD, "commit-ahead", "a step commits one position that it did not compute")              \
+    X(COMMIT_DROPPED, "commit-dropped", "the positions of a dropped span are committed")                \
+    X(PARK_ROWS, "park-loses-rows", "a parked step resumes with another step's residual rows")          \
+    X(PARK_SEGMENT, "park-skips-segment", "a parked step resumes one segment too late")                 \
+    X(DROP_NEIGHBOUR, "drop-takes-neighbour", "dropping a span drops the one beside it, too, unheard")  \
+    X(STALE_TABLE, "stale-table", "a sequence that lost its seat reads the table of another one")       \
+    X(FREE_EARLY, "free-early", "a block is given away while a step uses it")                           \
+    X(HASH_UNCOMMITTED, "hash-uncommitted", "a block is published before its step ended")               \
+    X(HIT_NO_IDS, "hit-without-ids", "a cache hit compares the newest block's ids alone")               \
+    X(HIT_WHOLE, "hit-whole-prompt", "a hit leaves no position to compute")                             \
+    X(COPY_UNFENCED, "copy-not-fenced", "a swapped-in block is used before its copy ended")             \
+    X(COPY_UNFILLED, "checkpoint-unfilled", "a block is checkpointed before it is full")                \
+    X(COPY_SLOT, "copy-wrong-slot", "a swap-in reads the slot beside its own")                          \
+    X(SLOT_REUSED, "slot-reused", "a kept host slot is given to another block")                         \
+    X(DRAW_SHIFT, "draw-shifted", "after losing its seat a sequence draws one position further")        \
+    X(HISTORY_LOST, "history-lost", "penalties forget the output before an interruption")               \
+    X(STOP_LOST, "stop-lost", "a stop string's beginning is forgotten when a sequence loses its seat")  \
+    X(COPY_SHORT, "copy-short", "a copy leaves out the second half of a block")
 
 enum fault {
     FAULT_NONE,

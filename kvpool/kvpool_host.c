@@ -6,6 +6,7 @@
  * when a checkpoint needs a slot, oldest first. Slots of blocks in use are not dropped for a
  * checkpoint: one clean block of a running sequence is worth as much as another, and dropping it
  * would only start the next copy. */
+#include "base/fault.h"
 #include "kvpool/kvpool_impl.h"
 
 #include <assert.h>
@@ -68,7 +69,7 @@ static void kv_slot_settle(struct kvpool *p, uint32_t slot)
 {
     const struct kv_slot *s = &kv_slots(p)[slot];
     uint32_t list = KV_SLOT_NOWHERE;
-    if (s->copies == 0 && s->refs == 0) {
+    if (s->copies == 0 && (s->refs == 0 || fault_on(FAULT_SLOT_REUSED))) {
         if (s->block == 0)
             list = KV_SLOT_FREE;
         else if (kv_blocks(p)[s->block].refs == 0)
@@ -166,6 +167,7 @@ static void kv_begin(struct kvpool *p, uint32_t seq, uint32_t at, uint32_t block
     kv_blocks(p)[block].holds++;
     kv_slot_copies(p, slot, 1);
     *out = (struct kv_copy){.copy = row, .block = block, .slot = slot};
+    if (!to_host && fault_on(FAULT_COPY_SLOT)) out->slot = (slot + 1) % p->cfg.n_host;
 }
 
 /* A slot to fill, KV_END = none. */
@@ -184,6 +186,7 @@ bool kvpool_checkpoint(struct kvpool *p, uint32_t seq, struct kv_copy *out)
     if (p->cfg.n_host == 0 || p->copy_head == KV_END) return false;
     struct kv_stay *stay = &kv_stays(p)[seq];
     uint32_t full = s->committed / p->cfg.block_tokens;
+    if (fault_on(FAULT_COPY_UNFILLED)) full = kvpool_blocks_for(p, s->committed);
     const uint32_t *table = kv_seq_table(p, seq);
     while (stay->clean < full && kv_tiers(p)[table[stay->clean]].slot != KV_END) stay->clean++;
     if (stay->clean >= full) return false;
@@ -306,7 +309,7 @@ static struct kv_found kv_walk(struct kvpool *p, uint32_t seq, struct hash128 ro
     if (last > p->cfg.max_seq_blocks) last = p->cfg.max_seq_blocks;
     struct hash128 parent = root, hash;
     for (uint32_t i = 0; i < last && p->cfg.prefix_cache; i++, parent = hash) {
-        hash = prefix_hash(parent, ids + (size_t)i * bt, bt);
+        hash = kv_next_hash(p, parent, ids + (size_t)i * bt);
         uint32_t block = kv_find(p, hash, parent, ids + (size_t)i * bt);
         if (block == 0 && i >= kv_stays(p)[seq].n) break;
         blocks[i] = block;

@@ -169,6 +169,8 @@ void kv_cache(struct kvpool *p, uint32_t block);   /* used or held no more */
 void kv_uncache(struct kvpool *p, uint32_t block); /* used again */
 void kv_unpublish(struct kvpool *p, uint32_t block);
 uint32_t kv_evict_one(struct kvpool *p); /* the cached block to go; it is cached no more */
+/* The name of the block with these ids behind `parent`. */
+struct hash128 kv_next_hash(const struct kvpool *p, struct hash128 parent, const int32_t *ids);
 /* The published block of this name, 0 = none. */
 uint32_t kv_find(const struct kvpool *p, struct hash128 hash, struct hash128 parent,
                  const int32_t *ids);

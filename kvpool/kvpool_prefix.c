@@ -3,6 +3,7 @@
  * The index is an open-addressing table of block ids at most half full, probed linearly, with
  * deletion by moving back (Knuth, TAOCP 3, 6.4, algorithm R), so that a lookup never passes graves.
  * Cached blocks hang on one of four lists by what they are worth; inside a list the oldest is first. */
+#include "base/fault.h"
 #include "kvpool/kvpool_impl.h"
 
 #include <assert.h>
@@ -97,6 +98,14 @@ static int32_t *kv_block_ids(const struct kvpool *p, uint32_t block)
     return kv_ids(p) + (size_t)block * p->cfg.block_tokens;
 }
 
+/* The name of the block behind `parent`. */
+struct hash128 kv_next_hash(const struct kvpool *p, struct hash128 parent,
+                                   const int32_t *ids)
+{
+    if (fault_on(FAULT_HIT_NO_IDS)) parent = (struct hash128){1, 1};
+    return prefix_hash(parent, ids, p->cfg.block_tokens);
+}
+
 uint32_t kv_find(const struct kvpool *p, struct hash128 hash, struct hash128 parent,
                  const int32_t *ids)
 {
@@ -104,7 +113,7 @@ uint32_t kv_find(const struct kvpool *p, struct hash128 hash, struct hash128 par
     for (uint64_t at = kv_index_home(p, hash); index[at] != 0; at = (at + 1) & (p->index_size - 1)) {
         const struct kv_name *n = &kv_names(p)[index[at]];
         if (!hash128_equal(n->hash, hash)) continue;
-        bool same = hash128_equal(n->parent, parent) &&
+        bool same = (hash128_equal(n->parent, parent) || fault_on(FAULT_HIT_NO_IDS)) &&
                     memcmp(kv_block_ids(p, index[at]), ids,
                            (size_t)p->cfg.block_tokens * sizeof *ids) == 0;
         return same ? index[at] : 0;
@@ -167,12 +176,13 @@ void kvpool_publish(struct kvpool *p, uint32_t seq, struct hash128 root, const i
     if (!p->cfg.prefix_cache) return;
     struct kv_chain *chain = &kv_chains(p)[seq];
     uint32_t bt = p->cfg.block_tokens, full = s->committed / bt;
+    if (fault_on(FAULT_HASH_UNCOMMITTED)) full = s->reserved / bt;
     if (chain->n == 0) chain->hash = root;
     for (; chain->n < full; chain->n++) {
         const int32_t *own = ids + (size_t)chain->n * bt;
         uint32_t block = kv_seq_table(p, seq)[chain->n];
         struct hash128 parent = chain->hash;
-        chain->hash = prefix_hash(parent, own, bt);
+        chain->hash = kv_next_hash(p, parent, own);
         if (!kv_names(p)[block].published && !kv_name_taken(p, chain->hash))
             kv_name_block(p, block, chain->hash, parent, own, rank);
     }
@@ -180,6 +190,7 @@ void kvpool_publish(struct kvpool *p, uint32_t seq, struct hash128 root, const i
 
 static uint32_t kv_full_inputs(const struct kvpool *p, uint32_t n_ids)
 {
+    if (fault_on(FAULT_HIT_WHOLE)) n_ids++;
     uint32_t n = n_ids == 0 ? 0 : (n_ids - 1) / p->cfg.block_tokens;
     return n < p->cfg.max_seq_blocks ? n : p->cfg.max_seq_blocks;
 }
@@ -190,7 +201,7 @@ uint32_t kvpool_match(const struct kvpool *p, struct hash128 root, const int32_t
     if (!p->cfg.prefix_cache) return 0;
     uint32_t bt = p->cfg.block_tokens, full = kv_full_inputs(p, n_ids), n = 0;
     for (struct hash128 parent = root, hash; n < full; n++, parent = hash) {
-        hash = prefix_hash(parent, ids + (size_t)n * bt, bt);
+        hash = kv_next_hash(p, parent, ids + (size_t)n * bt);
         if (kv_find(p, hash, parent, ids + (size_t)n * bt) == 0) break;
     }
     return n * bt;
@@ -207,7 +218,7 @@ uint32_t kvpool_attach(struct kvpool *p, uint32_t seq, struct hash128 root, cons
     chain->hash = root;
     while (chain->n < full) {
         const int32_t *own = ids + (size_t)chain->n * bt;
-        struct hash128 hash = prefix_hash(chain->hash, own, bt);
+        struct hash128 hash = kv_next_hash(p, chain->hash, own);
         uint32_t block = kv_find(p, hash, chain->hash, own);
         if (block == 0 || (kv_blocks(p)[block].refs == 0 && !kv_quota_allows(p, s, 1))) break;
         kv_table_join(p, seq, block);

@@ -1,4 +1,5 @@
 /* Who gets a seat: order, room, and how a sequence that had one before gets its blocks back. */
+#include "base/fault.h"
 #include "scheduler/worker_core_impl.h"
 
 #include <assert.h>
@@ -131,10 +132,13 @@ static enum wc_start wc_start_swap(struct worker_core *c, uint32_t slot, struct 
     s->resuming = kvpool_resuming(wc_pool(c), s->seq);
     c->n_resuming += s->resuming;
     wc_take_seat(c, slot);
-    if (s->resuming)
-        wc_swap_in(c, slot, o);
-    else
-        wc_publish(c, slot);
+    if (s->resuming) wc_swap_in(c, slot, o);
+    if (s->resuming && fault_on(FAULT_COPY_UNFENCED)) {
+        kvpool_commit(wc_pool(c), s->seq, wc_target(s) - 1);
+        s->resuming = 0;
+        c->n_resuming--;
+    }
+    if (!s->resuming) wc_publish(c, slot);
     return WC_STARTED;
 }
 

@@ -1,5 +1,6 @@
 /* Growth, and the spans of a step: decodes first, then prefill chunks, each within the step's time.
  */
+#include "base/fault.h"
 #include "scheduler/worker_core_impl.h"
 
 #include <assert.h>
@@ -108,6 +109,16 @@ static struct wc_span wc_chunk(const struct worker_core *c, uint32_t slot,
     return sp;
 }
 
+/* Built-in mistake: the table of another sequence that is at least as long. */
+static void wc_stale_table(const struct worker_core *c, uint32_t slot, struct worker_span *w)
+{
+    for (uint32_t i = 0; i < c->n_active; i++) {
+        uint32_t other = wc_active(c)[i], n;
+        const uint32_t *table = kvpool_table(wc_pool(c), wc_slots(c)[other].seq, &n);
+        if (other != slot && n >= w->n_blocks) w->blocks = table;
+    }
+}
+
 static void wc_plan_span(struct worker_core *c, uint32_t n, const struct wc_span *sp)
 {
     struct worker_span *w = &wc_plan(c)[n];
@@ -119,6 +130,8 @@ static void wc_plan_span(struct worker_core *c, uint32_t n, const struct wc_span
     w->score_from = sp->score_from;
     w->score_to = sp->score_to;
     w->sample = sp->sample;
+    if (fault_on(FAULT_STALE_TABLE) && wc_slots(c)[sp->slot].ran_from > wc_slots(c)[sp->slot].n_prompt)
+        wc_stale_table(c, sp->slot, w);
 }
 
 static void wc_add_span(struct worker_core *c, uint32_t step, struct wc_span sp,

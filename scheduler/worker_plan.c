@@ -4,6 +4,7 @@
  * are settled for all of them **before** the first span is built. So nothing that is already in a
  * plan can be pushed out of it again.
  */
+#include "base/fault.h"
 #include "scheduler/worker_core_impl.h"
 
 #include <assert.h>
@@ -43,6 +44,8 @@ static bool wc_submit_step(struct worker_core *c, uint8_t rank, uint32_t cls, st
     a->step = st->id;
     a->plan = (struct worker_plan){
         .step = st->id, .rank = rank, .spans = wc_plan(c), .n_spans = st->n_spans};
+    if (fault_on(FAULT_FREE_EARLY) && st->id % 16 == 0)
+        kvpool_debug_free_early(wc_pool(c), wc_plan(c)[0].blocks[0]);
     wc_debug_disturb(c, step, o);
     return true;
 }

@@ -1,5 +1,6 @@
 /* What the engine reports about steps in flight. An unknown step or span is a mistake of ours:
  * assert. */
+#include "base/fault.h"
 #include "scheduler/worker_core_impl.h"
 
 #include <assert.h>
@@ -68,6 +69,8 @@ void wc_span_dropped(struct worker_core *c, uint64_t step, uint32_t span, struct
     c->steps[i].disturbed = 1;
     c->n_drops++;
     wc_span_gone(c, sp);
+    if (fault_on(FAULT_COMMIT_DROPPED) && s->state == WC_ACTIVE && sp->pos + sp->n < wc_target(s))
+        kvpool_commit(wc_pool(c), s->seq, sp->pos + sp->n);
     if (s->state == WC_DROPPING) wc_slot_free(c, sp->slot, o);
 }
 
@@ -101,7 +104,9 @@ static enum finish wc_span_result(struct worker_core *c, uint32_t slot, const st
         if (s->fresh) wc_cost_first_token(c, s);
     }
     if (s->state == WC_ACTIVE) {
-        kvpool_commit(wc_pool(c), s->seq, sp->pos + sp->n);
+        uint32_t end = sp->pos + sp->n;
+        if (fault_on(FAULT_COMMIT_AHEAD) && end + 1 < wc_target(s)) end++;
+        kvpool_commit(wc_pool(c), s->seq, end);
         wc_publish(c, slot);
     }
     if (t->finish != FINISH_NONE) return t->finish;

@@ -3,6 +3,7 @@
  * Exit: 0 ended in order, 1 usage, 2 the model or the engine cannot be opened, 3 failed while
  * running.
  */
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "worker/worker_settings.h"
@@ -91,6 +92,14 @@ static int run(const struct settings *s, const struct model *m, int signal_fd) {
     struct worker_config cfg;
     struct link_door door;
     struct worker *w;
+    int fault = fault_parse(s->debug_fault);
+    if (fault < 0) {
+        log_error("debug-fault: there is no built-in mistake '%s'; base/fault.h lists them", s->debug_fault);
+        return EXIT_USAGE;
+    }
+    fault_set((enum fault)fault);
+    if (fault != FAULT_NONE)
+        log_warn("built-in mistake on: %s", fault_what((enum fault)fault));
     if (worker_settings_apply(&cfg, &door, s, m, &e) != 0) {
         log_error("%s", e.msg);
         return EXIT_USAGE;

@@ -1,6 +1,7 @@
 /* seq.c - one block of memory a sequence, carved once; see seq.h. */
 #include "worker/seq.h"
 
+#include "base/fault.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -202,10 +203,16 @@ void seq_score(struct seq *s, uint32_t index, const struct sample_result *r) {
 void seq_params(const struct seq *s, uint32_t index, struct sample_params *out) {
     *out = s->params;
     out->position = index;
+    if (s->preemptions != 0 && fault_on(FAULT_SEED))
+        out->seed ^= 1;
+    if (s->preemptions != 0 && fault_on(FAULT_DRAW_SHIFT))
+        out->position++;
     if (s->penalties) {
         out->history = s->ids;
         out->n_history = index;
-        out->n_prompt = s->n_prompt;
+        out->n_prompt = s->n_prompt + fault_on(FAULT_BOUNDARY);
+        if (s->preemptions != 0 && fault_on(FAULT_HISTORY_LOST))
+            out->n_history = s->n_prompt;
     }
     if (index < s->rules.min_total && s->n_banned != 0) {
         out->banned = s->banned;

@@ -1,6 +1,7 @@
 /* steps.c - see steps.h. */
 #include "worker/steps.h"
 
+#include "base/fault.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -91,6 +92,8 @@ static void add_span(struct steps *s, struct engine_span *out, struct steps_span
                                 .n_blocks = plan->n_blocks};
     if (plan->pos < seq->computed) {
         seq->preemptions++;
+        if (fault_on(FAULT_STOP_LOST))
+            seq->stop = seq->stop_before = (struct stopper){0};
         seq->computed = plan->pos; /* count a loss once, not for each chunk that makes it good */
     }
 }

@@ -292,6 +292,8 @@ void storm_close(struct storm *s)
 {
     struct worker_stats st;
     worker_core_stats(s->core, &st);
+    STORM_REQUIRE(st.faults == 0, "a block was given away while it was used");
+    STORM_REQUIRE(st.pool.copy_failures == 0, "a copy came back with other bytes");
     s->counts[STORM_PARK] += st.parks;
     s->counts[STORM_DROP] += st.drops;
     s->counts[STORM_SWAP] += st.resumed_swap;

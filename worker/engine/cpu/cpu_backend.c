@@ -7,6 +7,7 @@
 #include "worker/engine/step/runner.h"
 #include "worker/engine/step/segments.h"
 
+#include "base/fault.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -48,6 +49,8 @@ static uint32_t cpu_segments(void *backend, const struct plan *p)
 static int cpu_segment(void *backend, struct step_slot *s, uint32_t k)
 {
     struct backend *b = backend;
+    if (s->was_parked && k > 0 && fault_on(FAULT_PARK_ROWS))
+        ((struct slot_work *)s->own)->x[0] += 1.0f;
     if (k < b->f.hp.n_layers)
         forward_layer(&b->f, s, k);
     else

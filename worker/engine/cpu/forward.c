@@ -1,5 +1,6 @@
 #include "worker/engine/cpu/forward.h"
 
+#include "base/fault.h"
 #include "worker/engine/cpu/forward_attention.h"
 #include "worker/engine/cpu/quantise_pair.h"
 
@@ -169,11 +170,13 @@ static void rope_store_row(const struct segment *g, const struct piece *p, uint3
     const struct hparams *hp = &f->hp;
     uint32_t pos = p->pos + i, hd = hp->head_dim;
     size_t kv_row = (size_t)(p->row + i) * hp->n_kv_heads * hd;
-    const float *angles = rope_table_row(&f->weights.rope, pos);
+    const struct engine_span *span = &g->s->plan.spans[p->span];
+    uint32_t turn = span->n > 1 && fault_on(FAULT_ROPE_ZERO) ? pos - span->pos : pos;
+    const float *angles = rope_table_row(&f->weights.rope, turn);
     f->ops->rope(f->scratch.q + (size_t)(p->row + i) * hp->n_heads * hd, hp->n_heads, hd, angles,
                  hp->n_rot);
     f->ops->rope(f->scratch.k + kv_row, hp->n_kv_heads, hd, angles, hp->n_rot);
-    uint32_t id = g->s->plan.spans[p->span].blocks[pos / KV_BLOCK_TOKENS];
+    uint32_t id = span->blocks[pos / KV_BLOCK_TOKENS];
     uint8_t *block = f->blocks + id * f->kv.block_stride;
     for (uint32_t h = 0; h < hp->n_kv_heads; h++)
         f->ops->kv_store(&f->kv, block, g->layer, h, pos % KV_BLOCK_TOKENS,

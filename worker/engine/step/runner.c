@@ -1,5 +1,6 @@
 #include "worker/engine/step/runner.h"
 
+#include "base/fault.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "worker/engine/step/carve.h"
@@ -70,6 +71,8 @@ static void drop_now(struct runner *r, struct step_slot *s, uint32_t span, uint3
         return;
     s->dropped[span] = 1;
     s->n_live--;
+    if (fault_on(FAULT_DROP_NEIGHBOUR) && s->n_live > 1 && span + 1 < s->plan.n_spans)
+        s->dropped[span + 1] = 1;
     emit(r, s, ENGINE_SPAN_DROPPED, span, at);
     drop_dependents(r, s, span);
 }
@@ -166,7 +169,7 @@ static void compute(struct runner *r, struct step_slot *s)
     int rc = r->ops->segment(r->backend, s, k);
     uint64_t ns = clock_ns() - t0;
     pthread_mutex_lock(&r->lock);
-    s->computing = false;
+    s->computing = s->was_parked = false;
     s->device_ns += ns;
     s->segments_done = k + 1;
     if (rc < 0)
@@ -304,6 +307,7 @@ static void reset(struct step_slot *s)
     s->segments_done = 0;
     s->status = ENGINE_STEP_OK;
     s->computing = s->park_wanted = s->park_unseen = s->end_seen = s->must_advance = false;
+    s->was_parked = false;
     s->waits_for = 0;
     s->device_ns = 0;
 }
@@ -387,7 +391,10 @@ int runner_continue(struct runner *r, uint64_t id)
                (s->waits_for != 0 || in_state(r, SLOT_RUNNING) == NULL)) {
         rc = 0;
         s->state = SLOT_QUEUED;
-        s->must_advance = true;
+        s->must_advance = s->was_parked = true;
+        if (fault_on(FAULT_PARK_SEGMENT) && s->segments_done > 0 &&
+            s->segments_done + 1 < s->n_segments)
+            s->segments_done++;
         promote(r);
     }
     pthread_mutex_unlock(&r->lock);

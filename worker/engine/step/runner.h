@@ -43,6 +43,7 @@ struct step_slot {
     enum slot_state state;
     enum engine_step_status status;
     bool computing, park_wanted, park_unseen, end_seen;
+    bool was_parked;   /* since its last segment */
     bool must_advance; /* continued: one segment before it parks again, or two callers' habits could
                           park and continue for ever */
     uint32_t park_at;
