@@ -131,9 +131,12 @@ static const char *kv_check_index(const struct kvpool *p)
     }
     for (uint32_t i = 0; i < p->cfg.n_blocks; i++) {
         const struct kv_name *n = &kv_names(p)[i];
+        const int32_t *ids = kv_ids(p) + (size_t)i * p->cfg.block_tokens;
         published += n->published;
-        if (n->published &&
-            kv_find(p, n->hash, n->parent, kv_ids(p) + (size_t)i * p->cfg.block_tokens) != i)
+        if (!n->published) continue;
+        if (!hash128_equal(prefix_hash(n->parent, ids, p->cfg.block_tokens), n->hash))
+            return "I7: a published block's name is not the hash of its ids";
+        if (kv_find(p, n->hash, n->parent, ids) != i)
             return "I7: a published block is not found by its name";
     }
     return entries == published ? NULL : "I7: the index does not hold each published block once";
