@@ -5,8 +5,8 @@
  * byte. So: no I/O, clock, thread, randomness, allocation or pointers in its state; one region from
  * worker_core_bytes, clonable by memcpy; every decision follows from the events alone.
  *
- * What it does not hold: token ids, texts, sampling parameters. The shell keeps them by slot
- * (worker/seq_store) and tells the core counts, and for each sampled token whether it ends the sequence.
+ * What it does not hold: texts, sampling parameters, and, without a prefix cache, token ids. The shell keeps them
+ * by slot (worker/seq_store) and tells the core counts, and for each sampled token whether it ends the sequence.
  *
  * Use: for each event worker_core_handle(core, &ev, now_ns, out) -> number of actions, at most
  * worker_core_actions_max; perform them in order before the next event. Pointers inside an action are
@@ -14,6 +14,7 @@
  *
  * Sequence states (slot):
  *   WAITING   submitted, unstarted or preempted: ids only, no blocks
+ *             (with a host tier a preempted one may keep host slots)
  *   ACTIVE    has a seat and blocks; between steps, or in a step in flight or parked
  *   DROPPING  leaves (cancel, loss, preempt) but a step in flight still holds its blocks; waits for the confirmation
  *   FINISHED  finish decided; repeated every second until ACK (or CANCEL, or its session's loss timeout)
@@ -89,7 +90,7 @@ struct worker_core_config {
     uint32_t max_rows;             /* in one step (engine limit) */
     uint32_t prefill_chunk;        /* most positions of one sequence in one step */
     uint32_t n_ctx;
-    struct kvpool_config pool;     /* max_seqs and max_holds are set by the core */
+    struct kvpool_config pool;     /* max_seqs and max_holds are set by the core, and max_copies where it is 0 */
     struct class_table classes;
     uint32_t min_run;              /* tokens, 16 */
     uint64_t park_max_ns;          /* 2 s */
@@ -102,7 +103,7 @@ struct worker_core_config {
     struct step_cost cost;         /* cold-start table of the backend, learned on from there; all 0 = no planner */
     uint32_t n_segments;           /* of a full step (engine limit); 0 = unknown: batch steps are not cut for them */
     uint64_t copy_ns;              /* cold start: time of copying one block */
-    uint32_t max_refs;             /* engine limit: steps launched behind a running one; 0 = none */
+    uint32_t max_refs;             /* engine limit: steps launched behind a running one; not used yet: none are */
     uint32_t debug_pool_blocks;    /* at most so many blocks in use (kvpool_shrink); 0 = all */
 };
 

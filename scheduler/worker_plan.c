@@ -60,12 +60,14 @@ static bool wc_has_runnable(const struct worker_core *c, uint8_t rank)
 
 /* A step runs: real-time's seats and blocks are made free meanwhile, and a lower step is parked
  * only if real-time has something to run then (else the two would park and continue for ever). Who
- * comes back from the host gets its copies meanwhile, too. */
+ * comes back from the host gets its copies meanwhile, too, but not beside real-time: on a CPU a copy
+ * takes the processor or the memory from it. */
 static void wc_schedule_beside(struct worker_core *c, uint32_t running, struct wc_out *o)
 {
     enum wc_start zero = wc_admit(c, 0, WC_NONE, false, o);
-    if (c->cfg.pool.n_host > 0 && zero == WC_START_NOBODY) (void)wc_admit(c, 1, WC_NONE, true, o);
     struct wc_step *st = &c->steps[running];
+    if (c->cfg.pool.n_host > 0 && zero == WC_START_NOBODY && st->rank > 0)
+        (void)wc_admit(c, 1, WC_NONE, true, o);
     if (st->rank == 0 || st->floor || st->park_asked || wc_parked(c) != WC_NONE) return;
     if (zero == WC_START_PENDING || wc_has_runnable(c, 0)) wc_park(c, running, o);
 }
