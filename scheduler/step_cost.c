@@ -2,7 +2,7 @@
  *
  * In the code below a scaled coefficient is coef / scale, about 1, and a scaled feature is what that
  * coefficient adds to the prediction, as a part of it: their sum is about 1 for every step, so one
- * matrix serves steps of 1 ms and of 10 s, and the error is relative.
+ * matrix serves steps of 1 ms and of 10 s, and the error is relative. Index LEVEL is the level.
  */
 #include "scheduler/step_cost.h"
 
@@ -10,10 +10,14 @@
 #include <string.h>
 
 #define N COST_FEATURES
+#define LEVEL N
+#define ALL (N + 1)
 /* Variances are in units of a step's own noise (its relative error squared when all is known). */
-#define P_START 10.0      /* doubt at the start */
-#define P_MAX 100.0       /* more, and one step would decide alone */
-#define WALK_ALL 0.1      /* a step's drift of all coefficients together, by one factor */
+#define P_START 10.0      /* doubt at the start: of each, and of all together */
+#define DOUBT_KEEP 0.998  /* a step's: doubt ends at the drift of 500 steps; more, and one step would decide alone */
+#define LEVEL_WALK 0.3    /* a step's drift of the level */
+#define LEVEL_KEEP 0.95   /* of what it differs from 1 by: a machine slower for longer has other coefficients */
+#define LEVEL_RANGE 4.0
 #define ERROR_KEEP 0.98   /* decay of the usual error */
 #define ERROR_CLIP 3.0    /* x the usual error, and ERROR_SLACK: what is beyond says nothing about the step */
 #define ERROR_SLACK 0.05
@@ -60,11 +64,18 @@ static double predict(const double coef[N], const double x[N])
     return sum < NS_MAX ? sum : NS_MAX;
 }
 
+static double told_ns(const struct step_cost *c, const double x[N])
+{
+    double t = c->level * predict(c->coef, x);
+    return t < NS_MAX ? t : NS_MAX;
+}
+
 static void forget_all(struct step_cost *c)
 {
     memset(c->p, 0, sizeof c->p);
     for (int i = 0; i < N; i++)
-        c->p[i][i] = P_START;
+        for (int j = 0; j < N; j++)
+            c->p[i][j] = i == j ? 2 * P_START : P_START;
 }
 
 void step_cost_init(struct step_cost *c, const double start_ns[COST_FEATURES])
@@ -74,7 +85,7 @@ void step_cost_init(struct step_cost *c, const double start_ns[COST_FEATURES])
         assert(start_ns[i] >= 0 && start_ns[i] < NS_MAX);
         c->coef[i] = c->start[i] = start_ns[i];
     }
-    c->error = 1;
+    c->error = c->level = 1;
     forget_all(c);
 }
 
@@ -117,61 +128,58 @@ uint64_t step_cost_ns(const struct step_cost *c, const struct step_shape *s)
 {
     double x[N];
     features(s, x);
-    return (uint64_t)predict(c->coef, x);
+    return (uint64_t)told_ns(c, x);
+}
+
+static double within(double v, double low, double high)
+{
+    return v < low ? low : v > high ? high : v;
 }
 
 /* Moves the scaled coefficients into their bounds: one that is outside is set to its bound, and the
  * others take what it explained, as far as p says they can stand for each other. */
-static void into_bounds(struct step_cost *c, double theta[N], const double scale[N])
+static void into_bounds(struct step_cost *c, double theta[ALL], const double scale[N])
 {
     double low[N];
     for (int i = 0; i < N; i++)
         low[i] = c->start[i] > 0 ? 1 / COST_RANGE : 0;
     for (int i = 0; i < N; i++) {
-        double bound = theta[i] < low[i] ? low[i] : theta[i] > COST_RANGE ? COST_RANGE : theta[i];
-        double move = (bound - theta[i]) / c->p[i][i];
+        double move = (within(theta[i], low[i], COST_RANGE) - theta[i]) / c->p[i][i];
         if (move == 0)
             continue;
-        for (int j = 0; j < N; j++)
+        for (int j = 0; j < ALL; j++)
             theta[j] += move * c->p[j][i];
     }
-    for (int i = 0; i < N; i++) {
-        double t = theta[i] < low[i] ? low[i] : theta[i] > COST_RANGE ? COST_RANGE : theta[i];
-        c->coef[i] = t * scale[i];
-    }
-}
-
-/* Half the doubt about one coefficient, in a way that keeps p positive. */
-static void halve(struct step_cost *c, int i)
-{
-    for (int j = 0; j < N; j++)
-        c->p[i][j] = c->p[j][i] = c->p[i][j] * (j == i ? 0.25 : 0.5);
-}
-
-/* The doubt that grows from one step to the next. level: how this step compares with its cold start;
- * on a machine of half the speed a coefficient wanders twice as far. Both halves of p are written alike here and
- * below, so it stays symmetric to the bit. */
-static void drift(struct step_cost *c, const double theta[N], double level)
-{
-    double most = P_MAX * level * level;
     for (int i = 0; i < N; i++)
-        for (int j = i; j < N; j++) {
-            double own = i == j ? walk[i] * level * level : 0;
-            c->p[i][j] = c->p[j][i] = c->p[i][j] + own + WALK_ALL * theta[i] * theta[j];
+        c->coef[i] = within(theta[i], low[i], COST_RANGE) * scale[i];
+    double level = within(theta[LEVEL], 1 / LEVEL_RANGE, LEVEL_RANGE);
+    c->level = 1 + LEVEL_KEEP * (level - 1);
+}
+
+/* The doubt that grows from one step to the next. pace: how this step compares with its cold start; on a
+ * machine of half the speed a coefficient wanders twice as far. p as a whole is scaled, for a bound on
+ * single entries would undo what is known of sums. Both halves of p are written alike here and below, so it
+ * stays symmetric to the bit. */
+static void drift(struct step_cost *c, double pace)
+{
+    for (int i = 0; i < ALL; i++)
+        for (int j = i; j < ALL; j++) {
+            double keep = j < LEVEL ? DOUBT_KEEP : i < LEVEL ? LEVEL_KEEP : LEVEL_KEEP * LEVEL_KEEP;
+            c->p[i][j] = c->p[j][i] = keep * c->p[i][j];
         }
     for (int i = 0; i < N; i++)
-        for (int k = 0; k < 64 && c->p[i][i] > most; k++)
-            halve(c, i);
+        c->p[i][i] += walk[i] * pace * pace;
+    c->p[LEVEL][LEVEL] += LEVEL_WALK * c->level * c->level;
 }
 
 /* What a step in direction g / p = x told, with w = x p x, is doubted no more. */
-static void settle(struct step_cost *c, const double g[N], double w)
+static void settle(struct step_cost *c, const double g[ALL], double w)
 {
     bool sound = true;
-    for (int i = 0; i < N; i++)
-        for (int j = i; j < N; j++)
+    for (int i = 0; i < ALL; i++)
+        for (int j = i; j < ALL; j++)
             c->p[i][j] = c->p[j][i] = c->p[i][j] - g[i] * g[j] / (1 + w);
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < ALL; i++)
         sound = sound && c->p[i][i] > 0; /* false for what is no number, too */
     if (!sound)
         forget_all(c);
@@ -184,40 +192,42 @@ static double clip(const struct step_cost *c, double e)
     return e > most ? most : e < -most ? -most : e;
 }
 
-/* How the prediction compares with the cold start's, within the bounds. */
-static double level_of(const struct step_cost *c, const double x[N], double told)
+/* Into the model goes part of error e: g is p x, w is x p x for the step's scaled features x. */
+static void correct(struct step_cost *c, const double x[ALL], const double scale[N], double e)
 {
-    double start = predict(c->start, x);
-    double level = told / (start > FLOOR_NS ? start : FLOOR_NS);
-    return level < 1 / COST_RANGE ? 1 / COST_RANGE : level > COST_RANGE ? COST_RANGE : level;
+    double theta[ALL], g[ALL] = {0}, w = 0;
+    for (int i = 0; i < ALL; i++)
+        for (int j = 0; j < ALL; j++)
+            g[i] += c->p[i][j] * x[j];
+    for (int i = 0; i < ALL; i++)
+        w += x[i] * g[i];
+    if (!(w < 1e12))
+        return; /* a shape beyond all measure teaches nothing */
+    for (int i = 0; i < ALL; i++) {
+        double now = i == LEVEL ? c->level : c->coef[i] / scale[i];
+        theta[i] = now + g[i] / (1 + w) * e;
+    }
+    settle(c, g, w);
+    into_bounds(c, theta, scale);
 }
 
 void step_cost_learn(struct step_cost *c, const struct step_shape *s, uint64_t device_ns)
 {
-    double x[N], scale[N], theta[N], g[N] = {0}, w = 0;
+    double x[ALL], scale[N];
     features(s, x);
     scales(c, scale);
-    double told = predict(c->coef, x), unit = told > FLOOR_NS ? told : FLOOR_NS;
-    double e = ((double)device_ns - told) / unit, level = level_of(c, x, unit);
-    for (int i = 0; i < N; i++) {
-        theta[i] = c->coef[i] / scale[i];
+    double told = told_ns(c, x), start = predict(c->start, x), unit = told / c->level;
+    unit = unit > FLOOR_NS ? unit : FLOOR_NS; /* without the level */
+    start = start > FLOOR_NS ? start : FLOOR_NS;
+    double e = ((double)device_ns - told) / (unit * c->level);
+    for (int i = 0; i < N; i++)
         x[i] = x[i] * scale[i] / unit;
-    }
-    drift(c, theta, level);
-    for (int i = 0; i < N; i++)
-        for (int j = 0; j < N; j++)
-            g[i] += c->p[i][j] * x[j];
-    for (int i = 0; i < N; i++)
-        w += x[i] * g[i];
+    x[LEVEL] = 1 / c->level;
     double taken = clip(c, e), size = e < 0 ? -e : e < COST_CLIP ? e : COST_CLIP;
     c->n++;
     c->error = ERROR_KEEP * c->error + (1 - ERROR_KEEP) * size;
-    if (!(w < 1e12))
-        return; /* a shape beyond all measure teaches nothing */
-    for (int i = 0; i < N; i++)
-        theta[i] += g[i] / (1 + w) * taken;
-    settle(c, g, w);
-    into_bounds(c, theta, scale);
+    drift(c, within(unit / start, 1 / COST_RANGE, COST_RANGE));
+    correct(c, x, scale, taken);
 }
 
 static bool fits(const struct step_cost *c, const struct step_shape *s, uint32_t pos, uint32_t n,

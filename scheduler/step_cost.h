@@ -4,8 +4,8 @@
  * swap-in, admission and routing predict waits, and the simulator imitates a measured worker, all with one
  * model. Its coefficients travel in STATUS.
  *
- * Model: time = sum of coefficient x feature, all coefficients >= 0, so a step that does more of anything never
- * costs less. Features of a step:
+ * Model: time = level x sum of coefficient x feature, all coefficients >= 0, so a step that does more of anything never
+ * costs less. `level` is how much slower than usual the machine is right now; it goes back to 1. Features of a step:
  *   one      1 (launch, and the read of the layers' weights)
  *   first    positions computed, up to COST_KNEE of them: below it a product works from the packed weights
  *   spill    positions beyond COST_KNEE
@@ -17,9 +17,9 @@
  * The number of sequences is not one: it costs nothing that could be measured beside the rest.
  *
  * Learning: recursive least squares on the relative error, in the form of a Kalman filter whose coefficients walk at
- * random (Ljung and Gunnarsson, Adaptation and tracking in system identification, 1990), which forgets by kind: all of
- * them together drift with the machine's speed, `one` and `head` fast (neighbours take memory bandwidth, so a decode
- * step may cost 2 ms now and 6 ms a second later), the rest slowly; what no step shows is kept. Features are scaled by
+ * random (Ljung and Gunnarsson, Adaptation and tracking in system identification, 1990), which forgets by kind: the
+ * level and `one` and `head` fast (neighbours take memory bandwidth: a decode step may cost 2 ms now and 6 ms a second
+ * later), the rest slowly; what no step shows is kept. Features are scaled by
  * the cold start. The error is clipped at COST_CLIP x the prediction, and at a few times the usual error, so that one
  * descheduled step does not bend it. Coefficients are kept within [1/COST_RANGE, COST_RANGE] x the cold start's (where
  * that is 0: from 0 on). Deterministic: same updates, same bytes, on every machine.
@@ -50,7 +50,8 @@ struct step_shape { /* a step as the planner counts it up; zero it, then add spa
 struct step_cost {
     double coef[COST_FEATURES];                 /* ns per unit */
     double start[COST_FEATURES];                /* cold start, the centre of the bounds */
-    double p[COST_FEATURES][COST_FEATURES];     /* doubt (covariance) of coef / cold start */
+    double level;                               /* of now, 1 = as usual; in the predictions, not in coef */
+    double p[COST_FEATURES + 1][COST_FEATURES + 1]; /* doubt (covariance) of coef / cold start, and of the level */
     uint64_t n;                                 /* updates so far */
     double error;                               /* decayed mean of |relative error| before each update */
 };
