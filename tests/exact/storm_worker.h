@@ -61,6 +61,23 @@ struct storm_config {
     uint32_t park_every, drop_every, preempt_every, pool_blocks;
     uint32_t resume; /* 0 auto, 1 swap, 2 recompute */
     bool cache, audit;
+    uint64_t inject; /* seed of injected memory faults, 0 = none: see storm_faults */
+};
+
+/* Memory faults done to a worker on purpose. Each must be noticed before a token comes of it. */
+enum storm_fault {
+    STORM_FLIP,       /* a bit of a host slot, before it is read */
+    STORM_LATE_COPY,  /* the block that a copy fills was given to somebody else meanwhile */
+    STORM_FREE_STEP,  /* a block that a step reads or writes was given away */
+    STORM_STALE_COPY, /* the block that a checkpoint reads was given away */
+    STORM_FAULTS
+};
+extern const char *const storm_fault_names[STORM_FAULTS];
+struct storm_faults {
+    uint64_t injected[STORM_FAULTS];
+    uint64_t unread;        /* of STORM_FREE_STEP: the span was dropped, nobody looked */
+    uint64_t unread_copies; /* in flight when the worker was killed */
+    uint64_t copies_noticed, steps_noticed;
 };
 
 struct storm {
@@ -73,8 +90,12 @@ struct storm {
     struct steps steps;
     struct worker_action *actions;
     struct storm_line **by_slot;
-    uint64_t counter;
+    uint64_t counter, draws;
     uint32_t n_live;
+    struct storm_faults faults;
+    uint64_t bad_copies[ENGINE_COPIES_MAX]; /* ids of live copies with an injected fault, 0 = none */
+    uint64_t freed_step; /* the newest step with an injected fault, and the span */
+    uint32_t freed_span;
     uint64_t counts[STORM_KINDS];
     uint64_t parked_at[STORM_BINS], dropped_at[STORM_BINS]; /* by segments done, the last bin takes the rest */
     uint64_t lengths[STORM_BINS];                           /* length of a sequence when it lost its seat, by 16 */

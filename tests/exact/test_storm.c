@@ -8,6 +8,7 @@
  *
  *   test_storm                              a few thousand interruptions on the tiny model, for the suite
  *   test_storm MODEL EACH [SEED] [null]     until EACH of every kind happened; MODEL "tiny" or a file
+ *   test_storm MODEL EACH SEED inject       memory faults on top: every one is noticed, no answer is another one
  * SLUICE_FAULT=word in the environment switches a built-in mistake (base/fault.h) on once the lines are known alone:
  * then it must fail. faults.py runs all of them.
  */
@@ -35,6 +36,7 @@ struct run {
     struct storm sum;
     uint64_t compared, wrong;
     enum fault fault;
+    bool inject;
 };
 
 static uint32_t draw(struct run *r, uint32_t below)
@@ -107,6 +109,11 @@ static void draw_config(struct run *r, struct storm_config *c, int *int8)
     c->cache = draw(r, 4) != 0;
     c->resume = draw(r, 5) == 0 ? 2 : draw(r, 2);
     c->kv_tokens = draw(r, 3) == 0 ? longest + 64 + draw(r, 600) : 8192;
+    if (r->inject) {
+        c->inject = 1 + draw(r, 1u << 20);
+        c->engine.host_slots = 512;
+        c->resume = 1;
+    }
     c->park_every = 2 + draw(r, 3);
     c->drop_every = 3 + draw(r, 4);
     c->preempt_every = (c->chunk < 16 ? longest / c->chunk : 0) + 3 + draw(r, 6);
@@ -201,6 +208,20 @@ static void print_bins(const char *what, const uint64_t *bins)
     printf("\n");
 }
 
+/* A copy that went wrong counts one failure; a late one counts as a fault of the worker, too. */
+static bool all_noticed(const struct run *r)
+{
+    const struct storm_faults *f = &r->sum.faults;
+    uint64_t copies = f->injected[STORM_FLIP] + f->injected[STORM_LATE_COPY] + f->injected[STORM_STALE_COPY];
+    uint64_t late = f->injected[STORM_LATE_COPY] + f->injected[STORM_STALE_COPY];
+    for (int i = 0; i < STORM_FAULTS; i++)
+        printf("%s%" PRIu64 " %s", i == 0 ? "" : ", ", f->injected[i], storm_fault_names[i]);
+    printf("\nnoticed: %" PRIu64 " by copies, %" PRIu64 " by the worker; %" PRIu64 " spans dropped unread, %" PRIu64 " copies in flight at a kill\n",
+           f->copies_noticed, f->steps_noticed, f->unread, f->unread_copies);
+    return f->copies_noticed + f->unread_copies >= copies &&
+           f->steps_noticed + f->unread + f->unread_copies >= late + f->injected[STORM_FREE_STEP];
+}
+
 static void run_storm(struct run *r)
 {
     uint64_t rounds = 0;
@@ -238,12 +259,14 @@ int main(int argc, char **argv)
     if (path == NULL) return test_skip("the tiny model was not built");
     r.each = argc > 2 ? strtoull(argv[2], NULL, 10) : 150;
     r.seed = argc > 3 ? strtoull(argv[3], NULL, 10) : seed != NULL ? strtoull(seed, NULL, 10) : 20261201;
-    r.backend = argc > 4 ? argv[4] : "cpu";
+    r.inject = argc > 4 && strcmp(argv[4], "inject") == 0;
+    r.backend = argc > 4 && !r.inject ? argv[4] : "cpu";
     if (open_model(&r, path) != 0) return 2;
     int f = fault_parse(fault != NULL ? fault : "");
     if (f < 0) return 2;
     r.fault = (enum fault)f;
     run_storm(&r);
     model_close(&r.model);
+    if (r.inject && !all_noticed(&r)) return 3;
     return r.wrong != 0 ? 3 : least(&r) < r.each ? 1 : 0;
 }
