@@ -33,7 +33,9 @@
  * kvpool_suspend gives up a sequence's seat: its clean blocks [0, k) are kept as host slots, the rest is forgotten.
  * kvpool_resume reserves device blocks for the whole sequence again, all or nothing; those that the index still has are
  * attached, each other one below k is a swap-in; when the last one ended the sequence is ready and committed says how far.
- * A copy that failed (checksum) cuts the sequence's table and committed before that block: the caller computes on from there.
+ * A copy that failed (checksum) cuts the sequence's table and committed before that block, once no swap-in of it is in
+ * flight any more (those not begun are given up): the caller computes on from there. A suspended sequence with blocks kept
+ * must not reserve or attach: resume or reset first. While resuming, commit asserts and forget keeps what will be committed.
  *
  * Hold: a step in flight holds every block it may touch (kvpool_hold at submit, kvpool_unhold when the engine
  * confirmed STEP_END or DROPPED). Releasing a held block does not free it: it becomes HELD until its last hold goes.
@@ -117,11 +119,13 @@ bool kvpool_hold_valid(const struct kvpool *p, uint32_t hold);
 /* ---- prefix cache ---- */
 
 /* Names the full committed blocks of `seq` that have none yet; ids are the sequence's own from position 0, at least
- * committed of them. A block whose name the index has already stays unnamed (private). rank: of the sequence. */
+ * committed of them. A block whose name the index has already stays unnamed (private). rank: of the sequence.
+ * Each block is looked at once, again after a resume: a private one does not take a name that becomes free later. */
 void kvpool_publish(struct kvpool *p, uint32_t seq, struct hash128 root, const int32_t *ids, uint8_t rank);
 /* Positions of ids[0, n_ids) that attach would find, at most n_ids - 1 (one input must be left to compute). */
 uint32_t kvpool_match(const struct kvpool *p, struct hash128 root, const int32_t *ids, uint32_t n_ids);
-/* The same, taken: `seq` has no blocks yet; afterwards committed = reserved = what is returned. */
+/* The same, taken: `seq` has no blocks yet; afterwards committed = reserved = what is returned. Less than match said
+ * where the next block would pass the quota. */
 uint32_t kvpool_attach(struct kvpool *p, uint32_t seq, struct hash128 root, const int32_t *ids, uint32_t n_ids);
 
 /* ---- host tier ---- */

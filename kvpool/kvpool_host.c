@@ -298,9 +298,10 @@ struct kv_found {
     uint32_t found;  /* of these, in the index */
     uint32_t room;   /* found ones that take up room: cached now */
     uint32_t counted; /* found ones that will count to the account */
+    struct kv_chain front; /* the unbroken front: publish need not look at it again */
 };
 
-/* `join` false: counts only. True: fills the table, in order, with found blocks and fresh ones. */
+/* Changes nothing but `blocks`, where it notes what it found. */
 static struct kv_found kv_walk(struct kvpool *p, uint32_t seq, struct hash128 root,
                                const int32_t *ids, uint32_t n_ids, uint32_t *blocks)
 {
@@ -315,6 +316,7 @@ static struct kv_found kv_walk(struct kvpool *p, uint32_t seq, struct hash128 ro
         blocks[i] = block;
         if (i >= f.good) f.good = i + 1;
         if (block == 0) continue;
+        if (f.front.n == i) f.front = (struct kv_chain){.hash = hash, .n = i + 1};
         f.found++;
         f.room += kv_blocks(p)[block].refs == 0 && kv_blocks(p)[block].holds == 0;
         f.counted += kv_blocks(p)[block].refs == 0;
@@ -379,6 +381,7 @@ int kvpool_resume(struct kvpool *p, uint32_t seq, uint32_t positions, struct has
         return -1;
     }
     kv_refill(p, seq, want, f);
+    if (p->cfg.prefix_cache) kv_chains(p)[seq] = f.front;
     s->reserved = positions;
     stay->good = f.good;
     for (uint32_t i = 0; i < stay->n; i++) {

@@ -299,6 +299,9 @@ static struct kvpool_config config(uint32_t n_blocks, uint32_t n_seqs, bool pref
 
 static uint64_t share(uint64_t calls)
 {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    calls /= 4; /* each call is slow there */
+#endif
     return full_run ? calls : calls / 8;
 }
 
