@@ -229,6 +229,69 @@ START_TEST(store) {
 }
 END_TEST
 
+static struct hash128 root_of(const char *tenant, uint32_t from) {
+    struct msg_submit m = valid();
+    snprintf(m.tenant, sizeof(m.tenant), "%s", tenant);
+    m.from = from;
+    struct seq *s = seq_create(&m, &limits);
+    ck_assert_ptr_nonnull(s);
+    ck_assert_ptr_null(s->refused);
+    struct hash128 root = s->root;
+    seq_destroy(&s);
+    return root;
+}
+
+static bool is_zero(struct hash128 h) {
+    return (h.lo | h.hi) == 0;
+}
+
+/* Blocks are shared inside a tenant and never across; who wants rows of the prompt takes none. */
+START_TEST(roots_are_the_tenants) {
+    limits.prefix_cache = true;
+    limits.cache_key = 5;
+    struct hash128 a = root_of("a", 4), b = root_of("b", 4);
+    ck_assert(!is_zero(a) && !is_zero(b) && !hash128_equal(a, b));
+    ck_assert(hash128_equal(a, root_of("a", 4)));
+    ck_assert(is_zero(root_of("a", 3)));
+    limits.cache_key = 6;
+    ck_assert(!hash128_equal(a, root_of("a", 4)));
+    limits.prefix_cache = false;
+    ck_assert(is_zero(root_of("a", 4)));
+}
+END_TEST
+
+static uint32_t put_of(struct seq_store *st, const char *tenant, uint32_t *slot) {
+    struct msg_submit m = valid();
+    snprintf(m.tenant, sizeof(m.tenant), "%s", tenant);
+    struct seq *s = seq_create(&m, &limits);
+    ck_assert_ptr_nonnull(s);
+    *slot = seq_store_put(st, &s);
+    return seq_store_get(st, *slot)->account;
+}
+
+/* One account a tenant while it has sequences here; of too many tenants the last share account 0. */
+START_TEST(accounts_follow_tenants) {
+    static struct seq_store st;
+    uint32_t slot, first, kept;
+    char name[16];
+    ck_assert_int_eq(seq_store_init(&st, SEQ_ACCOUNTS + 8), 0);
+    uint32_t a = put_of(&st, "a", &first);
+    ck_assert_uint_ne(a, 0);
+    ck_assert_uint_eq(put_of(&st, "a", &kept), a);
+    ck_assert_uint_ne(put_of(&st, "b", &slot), a);
+    seq_store_free(&st, first);
+    ck_assert_uint_eq(put_of(&st, "a", &slot), a); /* one was left */
+    for (uint32_t i = 0; i < SEQ_ACCOUNTS - 3; i++) {
+        snprintf(name, sizeof(name), "t%u", i);
+        ck_assert_uint_ne(put_of(&st, name, &slot), 0);
+    }
+    ck_assert_uint_eq(put_of(&st, "one too many", &slot), 0);
+    seq_store_free(&st, slot - 1); /* the last tenant that got one of its own */
+    ck_assert_uint_ne(put_of(&st, "next", &slot), 0);
+    seq_store_deinit(&st);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("seq");
     TCase *t = tcase_create("seq");
@@ -243,6 +306,8 @@ int main(void) {
     tcase_add_test(t, resume_replays_the_stop_state);
     tcase_add_test(t, no_memory);
     tcase_add_test(t, store);
+    tcase_add_test(t, roots_are_the_tenants);
+    tcase_add_test(t, accounts_follow_tenants);
     suite_add_tcase(s, t);
     return test_run(s);
 }
