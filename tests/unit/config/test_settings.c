@@ -127,8 +127,8 @@ END_TEST
 /* Where 0 is a value of its own, auto is another. */
 START_TEST(auto_beside_zero) {
     settings_defaults(&s);
-    ck_assert_int_eq(s.host_kv_tokens, 0);
-    ck_assert_str_eq(get("host-kv-tokens"), "0");
+    ck_assert_int_eq(s.host_kv_tokens, -1);
+    ck_assert_str_eq(get("host-kv-tokens"), "auto");
     ck_assert_int_eq(set("host-kv-tokens", "auto"), 0);
     ck_assert_int_eq(s.host_kv_tokens, -1);
     ck_assert_str_eq(get("host-kv-tokens"), "auto");

@@ -40,6 +40,8 @@ START_TEST(host_tier_size) {
     struct settings s;
     settings_defaults(&s);
     uint64_t block = (hparams_kv_bytes_per_token(&rig.m.hp) * 16 + 4095) / 4096 * 4096;
+    ck_assert_uint_eq(worker_settings_host_slots(&s, &rig.m.hp, 320, 1ull << 40), 20);
+    ck_assert_int_eq(settings_set(&s, "host-kv-tokens", "0", NULL), 0);
     ck_assert_uint_eq(worker_settings_host_slots(&s, &rig.m.hp, 320, 1ull << 40), 0);
     ck_assert_int_eq(settings_set(&s, "host-kv-tokens", "100", NULL), 0);
     ck_assert_uint_eq(worker_settings_host_slots(&s, &rig.m.hp, 320, 0), 7);
