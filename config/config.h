@@ -43,6 +43,7 @@ enum settings_action {
 /* Values of the CHOICE fields; log_level holds an enum log_level of base/log.h. */
 enum settings_engine { SETTINGS_ENGINE_CPU, SETTINGS_ENGINE_NULL };
 enum settings_kv_type { SETTINGS_KV_F16, SETTINGS_KV_INT8 };
+enum settings_debug_resume { SETTINGS_RESUME_AUTO, SETTINGS_RESUME_SWAP, SETTINGS_RESUME_RECOMPUTE };
 enum settings_kernel {
     SETTINGS_KERNEL_AUTO,
     SETTINGS_KERNEL_SCALAR,

@@ -255,6 +255,22 @@ static int read_bias(struct api_params *p, json_t *o, int32_t n_vocab, struct er
     return 0;
 }
 
+/* As vLLM takes it. It divides what the tenant has cached; it never opens another tenant's. */
+static int read_salt(struct api_params *p, const json_t *o, struct err *e)
+{
+    struct api_str s = {"", 0};
+    int r = api_string(o, "cache_salt", &s, e);
+    if (r <= 0) return r;
+    if (s.n == 0 || s.n > MSG_SALT_MAX) {
+        return err_set_param(e, ERR_BAD_VALUE, "cache_salt",
+                             "'cache_salt' has 1 to %d bytes, this one %zu.", MSG_SALT_MAX, s.n);
+    }
+    p->cache_salt = mem_memdup(s.p, s.n);
+    if (p->cache_salt == NULL) return err_set(e, ERR_NO_MEMORY, "out of memory");
+    p->n_cache_salt = (uint32_t)s.n;
+    return 0;
+}
+
 static int read_class(struct api_params *p, const json_t *o, const char *cls,
                       const struct api_limits *lim, struct err *e)
 {
@@ -316,7 +332,7 @@ int api_params_read(struct api_params *p, enum endpoint endpoint, const json_t *
     if (api_bool(body, "ignore_eos", &p->ignore_eos, e) < 0) return -1;
     if (api_bool(body, "include_stop_str_in_output", &p->include_stop, e) < 0) return -1;
     if (api_bool(body, "skip_special_tokens", &p->skip_special, e) < 0) return -1;
-    if (read_class(p, body, cls, limits, e) != 0) return -1;
+    if (read_class(p, body, cls, limits, e) != 0 || read_salt(p, body, e) != 0) return -1;
     return read_refused(body, e) != 0 || read_tools(body, e) != 0 ? -1 : 0;
 }
 
@@ -324,6 +340,9 @@ void api_params_deinit(struct api_params *p)
 {
     for (uint32_t i = 0; i < p->n_stops; i++) mem_free((void *)p->stops[i].p);
     mem_free(p->bias);
+    mem_free(p->cache_salt);
     p->n_stops = p->n_bias = 0;
     p->bias = NULL;
+    p->cache_salt = NULL;
+    p->n_cache_salt = 0;
 }

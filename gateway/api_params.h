@@ -27,6 +27,7 @@ struct api_params {
     struct msg_stop stops[MSG_STOPS_MAX]; uint32_t n_stops;   /* owned copies */
     int32_t stop_ids[MSG_STOP_IDS_MAX]; uint32_t n_stop_ids;
     struct msg_bias *bias; uint32_t n_bias;                    /* owned */
+    char *cache_salt; uint32_t n_cache_salt;                   /* owned; NULL = none */
     uint8_t cls;
     char tier[16];                 /* service_tier to echo, "" = not asked */
 };

@@ -32,6 +32,8 @@ static void fill_submit(struct choice *c, const struct api_params *p,
     s->n_stops = p->n_stops;
     s->bias = p->bias;
     s->n_bias = p->n_bias;
+    s->cache_salt = p->cache_salt;
+    s->n_cache_salt = p->n_cache_salt;
 }
 
 void choice_init(struct choice *c, struct request *r, uint32_t index,

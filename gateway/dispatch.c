@@ -53,6 +53,8 @@ static void perform_deliver(struct dispatch *d, const struct gateway_action *a)
     }
     if (s == NULL) return;
     s->preemptions = t->preemptions;
+    if (s->n_out == 0) /* moved later: what it takes then was computed for it */
+        s->cached = t->cached < s->n_prompt ? t->cached : s->n_prompt - 1;
     if (a->finish != FINISH_NONE) s->slot = UINT32_MAX;
     if (append_ids(s, t->records + a->skip, t->index + a->skip, a->n) != 0) {
         if (a->finish == FINISH_NONE) dispatch_leave(d, s);
@@ -279,6 +281,7 @@ void dispatch_workers(const struct dispatch *d, struct dispatch_workers *out)
         out->cache_misses += s->status.cache_misses;
         out->swap_ins += s->status.swap_ins;
         out->recomputes += s->status.recomputes;
+        out->evictions += s->status.evictions;
         out->preemptions += s->status.preemptions;
         out->parks += s->status.parks;
         out->drops += s->status.drops;

@@ -38,6 +38,8 @@ struct sequence {
     uint64_t arrived_ns, sent_ns;                /* filled by dispatch */
     uint32_t slot;                               /* dispatch's; UINT32_MAX = not in */
     uint32_t preemptions;
+    uint32_t cached;         /* prompt ids that were found in a worker's prefix cache; valid after the
+                                first deliver() */
 };
 
 /* At most max_total. min_total is kept within it: the link refuses a SUBMIT that asks for more than
@@ -72,7 +74,7 @@ void dispatch_stats(const struct dispatch *d, struct gateway_stats *out);
 struct dispatch_workers {
     uint32_t live;
     uint64_t blocks_total, blocks_free, blocks_cached, preemptions, parks, drops, steps;
-    uint64_t cache_hits, cache_misses, swap_ins, recomputes; /* hits and misses in blocks */
+    uint64_t cache_hits, cache_misses, swap_ins, recomputes, evictions; /* hits, misses, evictions in blocks */
     uint32_t active, waiting, block_tokens; char family[32];
 };
 void dispatch_workers(const struct dispatch *d, struct dispatch_workers *out);

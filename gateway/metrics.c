@@ -201,6 +201,8 @@ static void add_cache(struct writer *w, const struct dispatch_workers *k)
            (double)(k->cache_hits + k->cache_misses) * k->block_tokens);
     header(w, "vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.");
     sample(w, "vllm:prefix_cache_hits_total", "", (double)k->cache_hits * k->block_tokens);
+    header(w, "sluice:prefix_cache_evictions_total", "counter", "Cached KV blocks that gave way.");
+    sample(w, "sluice:prefix_cache_evictions_total", "", (double)k->evictions);
     header(w, "sluice:swap_ins_total", "counter", "Preempted sequences that came back by copies.");
     sample(w, "sluice:swap_ins_total", "", (double)k->swap_ins);
     header(w, "sluice:recomputes_total", "counter", "Preempted sequences that were computed again.");

@@ -24,6 +24,23 @@ void reply_head(struct request *r)
     if (r->job.params.tier[0]) buf_addf(&r->head, ",\"service_tier\":\"%s\"", r->job.params.tier);
 }
 
+/* What was cached before the request came: the least of a prompt's choices, since later ones find
+ * what the first has computed. Those that have said nothing yet are not asked. */
+static uint64_t cached_of(const struct request *r)
+{
+    uint64_t sum = 0;
+    for (uint32_t k = 0; k < r->job.n_prompts; k++) {
+        uint32_t least = UINT32_MAX;
+        for (uint32_t i = 0; i < r->n_choices; i++) {
+            const struct choice *c = &r->choices[i];
+            if (c->prompt == &r->job.prompts[k] && c->seq.n_out > 0 && c->seq.cached < least)
+                least = c->seq.cached;
+        }
+        sum += least != UINT32_MAX ? least : 0;
+    }
+    return sum;
+}
+
 /* `rendered`: count what was written so far (stream); else what was made. */
 static void add_usage(const struct request *r, bool rendered, struct buf *out)
 {
@@ -33,9 +50,9 @@ static void add_usage(const struct request *r, bool rendered, struct buf *out)
         made += rendered ? r->choices[i].cursor : r->choices[i].seq.n_out;
     buf_addf(out,
              "{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
-             ",\"total_tokens\":%" PRIu64 ",\"prompt_tokens_details\":{\"cached_tokens\":0},"
-                                          "\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
-             prompt, made, prompt + made);
+             ",\"total_tokens\":%" PRIu64 ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64
+             "},\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
+             prompt, made, prompt + made, cached_of(r));
 }
 
 static void add_finish(enum finish f, struct buf *out)

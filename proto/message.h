@@ -33,6 +33,7 @@
 #define MSG_STOP_IDS_MAX 64
 #define MSG_BIAS_MAX 1024
 #define MSG_TOP_MAX 20
+#define MSG_SALT_MAX 256
 #define MSG_ENTRIES_MAX 65536
 #define MSG_COST_MAX 32
 #define MSG_SLOTS_MAX MSG_ENTRIES_MAX   /* a SYNC must be able to name them all */
@@ -101,7 +102,7 @@ struct msg_status {
     bool draining;
     /* added later, one array; all 0 from a worker that does not send it */
     uint32_t blocks_cached, host_total, host_free;
-    uint64_t cache_hits, cache_misses, swap_ins, recomputes, copy_ns, faults;
+    uint64_t cache_hits, cache_misses, swap_ins, recomputes, copy_ns, faults, evictions;
 };
 
 struct msg_bias { int32_t id; float bias; };
@@ -120,6 +121,7 @@ struct msg_submit {
     uint64_t adapter;              /* 0; kept for LoRA */
     uint32_t kv_quota;             /* positions in device blocks that the tenant may hold on this worker; 0 = no
                                       quota, and what a gateway means that does not send it */
+    const char *cache_salt; uint32_t n_cache_salt; /* any bytes; part of the prefix root beside the tenant; 0 = none */
     /* sampling */
     float temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
     int32_t top_k;
@@ -143,6 +145,8 @@ struct msg_tokens_entry {
     enum finish finish;            /* with the last ones */
     uint32_t visible_bytes;        /* of the output text, with finish: stop text excluded unless asked for */
     uint32_t preemptions;          /* of this submission so far */
+    uint32_t cached;               /* prompt positions that its first start took from the prefix cache; 0 from a
+                                      worker that does not send it */
 };
 struct msg_account { uint8_t cls; uint64_t prompt_first, output, recomputed, dropped; };
 struct msg_tokens {

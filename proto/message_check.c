@@ -154,6 +154,7 @@ static int check_submit(const struct msg_submit *s, struct err *e)
     TRY(in_range(e, s->min_total, 0, s->max_total, "min_total"));
     TRY(in_range(e, s->deadline_in_ns, 0, MSG_DURATION_MAX, "deadline_in_ns"));
     TRY(in_range(e, s->kv_quota, 0, INT32_MAX, "kv_quota"));
+    TRY(in_range(e, s->n_cache_salt, 0, MSG_SALT_MAX, "cache_salt"));
     return check_sampling(s, e);
 }
 
@@ -172,6 +173,7 @@ static int check_tokens_entry(const struct msg_tokens_entry *t, struct err *e)
 {
     TRY(in_range(e, (uint64_t)t->index + t->n, 0, MSG_IDS_MAX, "index"));
     TRY(in_range(e, (uint64_t)t->finish, 0, FINISH_COUNT - 1, "finish"));
+    TRY(in_range(e, t->cached, 0, MSG_IDS_MAX, "cached"));
     for (uint32_t i = 0; i < t->n; i++)
         TRY(check_record(&t->records[i], t->logprobs, e));
     return 0;

@@ -113,6 +113,8 @@ static void get_status_kv(struct wire *w, struct wire_array *a, struct msg_statu
     s->recomputes = get_u64(w, &f, "recomputes");
     s->copy_ns = get_u64(w, &f, "copy_ns");
     s->faults = get_u64(w, &f, "faults");
+    if (f.left > 0)
+        s->evictions = get_u64(w, &f, "evictions");
     wire_close(w, &f);
 }
 
@@ -202,6 +204,8 @@ static void get_submit(struct wire *w, struct wire_array *a, struct msg_submit *
     get_sampling(w, a, s);
     if (a->left > 0) /* not sent by gateways of before quotas */
         s->kv_quota = get_u32(w, a, "kv_quota");
+    if (a->left > 0) /* of before salts */
+        s->cache_salt = wire_bytes(w, a, MSG_SALT_MAX, &s->n_cache_salt, "cache_salt");
 }
 
 static float get_logprob(struct wire *w, struct wire_array *a)
@@ -252,6 +256,8 @@ static void get_tokens_entry(struct wire *w, struct msg_tokens_entry *t)
         else
             t->records[i].id = wire_i32(w, NULL, "records");
     }
+    if (f.left > 0) /* not sent by workers of before */
+        t->cached = get_u32(w, &f, "cached");
     wire_close(w, &f);
 }
 

@@ -110,7 +110,7 @@ static void put_status(struct buf *b, const struct msg_status *s)
     for (uint32_t i = 0; i < s->n_cost; i++)
         value_put_float32(b, s->cost[i]);
     value_put_bool(b, s->draining);
-    value_put_array(b, 9);
+    value_put_array(b, 10);
     value_put_uint(b, s->blocks_cached);
     value_put_uint(b, s->host_total);
     value_put_uint(b, s->host_free);
@@ -120,6 +120,7 @@ static void put_status(struct buf *b, const struct msg_status *s)
     value_put_uint(b, s->recomputes);
     value_put_uint(b, s->copy_ns);
     value_put_uint(b, s->faults);
+    value_put_uint(b, s->evictions);
 }
 
 /* One nested array, so that sampling can grow without moving what follows. */
@@ -153,7 +154,7 @@ static void put_sampling(struct buf *b, const struct msg_submit *s)
 
 static void put_submit(struct buf *b, const struct msg_submit *s)
 {
-    value_put_array(b, 18);
+    value_put_array(b, 19);
     value_put_uint(b, MSG_SUBMIT);
     put_sub(b, s->sub);
     value_put_uint(b, s->cls);
@@ -171,6 +172,7 @@ static void put_submit(struct buf *b, const struct msg_submit *s)
     value_put_uint(b, s->adapter);
     put_sampling(b, s);
     value_put_uint(b, s->kv_quota);
+    value_put_bin(b, s->n_cache_salt > 0 ? s->cache_salt : "", s->n_cache_salt);
 }
 
 /* A model file with broken weights makes NaN: that is the world's mistake and must not stop the worker. */
@@ -194,7 +196,7 @@ static void put_record(struct buf *b, const struct msg_record *r)
 
 static void put_tokens_entry(struct buf *b, const struct msg_tokens_entry *t)
 {
-    value_put_array(b, 8);
+    value_put_array(b, 9);
     put_sub(b, t->sub);
     value_put_uint(b, t->index);
     put_text(b, finish_text(t->finish));
@@ -208,6 +210,7 @@ static void put_tokens_entry(struct buf *b, const struct msg_tokens_entry *t)
         else
             value_put_int(b, t->records[i].id);
     }
+    value_put_uint(b, t->cached);
 }
 
 static void put_tokens(struct buf *b, const struct msg_tokens *t)

@@ -142,6 +142,13 @@ static enum wc_start wc_start_swap(struct worker_core *c, uint32_t slot, struct 
     return WC_STARTED;
 }
 
+/* What the client is told. Only the first start counts: later hits are of what was computed for it. A
+ * sequence that was moved here attaches output too. */
+static void wc_count_cached(struct wc_slot *s, uint32_t attached)
+{
+    if (s->admitted == 0) s->cached = attached < s->n_prompt ? attached : s->n_prompt - 1;
+}
+
 /* Blocks from the index, and empty ones. *need grows by what the index only lent: a cached block
  * that is attached is room no longer. */
 static enum wc_start wc_start_fresh(struct worker_core *c, uint32_t slot, uint32_t *need)
@@ -154,13 +161,16 @@ static enum wc_start wc_start_fresh(struct worker_core *c, uint32_t slot, uint32
     s->seq = kvpool_seq_open(pool);
     assert(s->seq != KV_SEQ_NONE);
     kvpool_seq_account(pool, s->seq, s->account, s->quota);
-    if (wc_has_root(s)) kvpool_attach(pool, s->seq, s->root, wc_ids(c, slot), wc_hit_ids(s));
+    uint32_t hit = 0;
+    if (wc_has_root(s))
+        hit = kvpool_attach(pool, s->seq, s->root, wc_ids(c, slot), wc_hit_ids(s));
     if (!kvpool_fits(pool, s->seq, target, spare) || kvpool_reserve(pool, s->seq, target) != 0) {
         uint32_t now = kvpool_stats(pool).cached;
         *need += cached > now ? cached - now : 0;
         wc_close_seq(c, slot);
         return WC_START_BLOCKED;
     }
+    wc_count_cached(s, hit);
     wc_take_seat(c, slot);
     return WC_STARTED;
 }

@@ -176,6 +176,7 @@ struct worker_action {
     uint32_t gw;
     struct sub_id sub;
     uint32_t slot, from, to;
+    uint32_t cached;               /* TOKENS: prompt positions that its first start took from the prefix cache */
     enum finish finish;
     uint64_t step; uint32_t span;
     struct worker_plan plan;

@@ -72,7 +72,8 @@ struct wc_slot {
     uint8_t fresh;        /* real-time, its first token is to come: a TTFT is measured */
     uint8_t resuming;     /* ACTIVE, copies to the device are left */
     uint8_t counted;      /* counted as a follower */
-    uint8_t pad[5];
+    uint8_t pad;
+    uint32_t cached;      /* prompt positions its first start took from the index */
 };
 
 /* A copy in flight. `slot` may be somebody else's by now: the arrival says. */

@@ -23,6 +23,7 @@ void wc_send(struct worker_core *c, uint32_t slot, struct wc_out *o)
     a->slot = slot;
     a->from = s->sent;
     a->to = s->made;
+    a->cached = s->cached;
     a->finish = finished ? (enum finish)s->finish : FINISH_NONE;
     s->sent = s->made;
     if (finished) s->finish_at_ns = c->now_ns + c->cfg.finish_repeat_ns;

@@ -100,7 +100,8 @@ static bool add_entry(struct answers *a, const struct worker_action *act, const 
                                    .index = from,
                                    .n = to - from,
                                    .logprobs = s->logprobs,
-                                   .preemptions = s->preemptions};
+                                   .preemptions = s->preemptions,
+                                   .cached = act->cached};
     if (to == act->to && act->finish != FINISH_NONE) {
         e->finish = act->finish;
         e->visible_bytes = (uint32_t)s->stop.visible;
@@ -186,6 +187,7 @@ void answers_status(struct answers *a, uint64_t busy_ns, uint64_t uptime_ns) {
     m.recomputes = st.resumed_recompute;
     m.copy_ns = st.copy_ns;
     m.faults = st.faults;
+    m.evictions = st.pool.evictions;
     add_cost(&m, &st);
     memcpy(m.waiting, st.waiting, sizeof(m.waiting));
     memcpy(m.active, st.active, sizeof(m.active));

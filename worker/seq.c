@@ -88,15 +88,28 @@ static struct seq *create_refused(const struct msg_submit *m, const char *why) {
     return s;
 }
 
+static size_t put_part(char *out, size_t at, char tag, const void *p, uint32_t n) {
+    out[at] = tag;
+    for (unsigned i = 0; i < 4; i++)
+        out[at + 1 + i] = (char)(n >> (8 * i));
+    if (n != 0)
+        memcpy(out + at + 5, p, n);
+    return at + 5 + n;
+}
+
 /* Two tenants never share a block: the root is the tenant's, under a key that nobody outside knows.
+ * Each part has a tag and a length, so that none can imitate another; a salt only divides a tenant.
  * Rows of the prompt are made by computing it, so who wants some takes no hits. */
 static struct hash128 make_root(const struct msg_submit *m, const struct seq_limits *l) {
-    char scope[MSG_NAME_MAX + sizeof(m->adapter)] = {0};
+    char scope[3 * 5 + MSG_NAME_MAX + sizeof(m->adapter) + MSG_SALT_MAX];
+    size_t n = 0;
     if (!l->prefix_cache || m->from < m->n_prompt)
         return (struct hash128){0, 0};
-    memcpy(scope, m->tenant, strnlen(m->tenant, MSG_NAME_MAX));
-    memcpy(scope + MSG_NAME_MAX, &m->adapter, sizeof(m->adapter));
-    return prefix_root(scope, sizeof(scope), l->cache_key);
+    n = put_part(scope, n, 't', m->tenant, (uint32_t)strnlen(m->tenant, MSG_NAME_MAX));
+    n = put_part(scope, n, 'a', &m->adapter, sizeof(m->adapter));
+    if (m->n_cache_salt != 0)
+        n = put_part(scope, n, 's', m->cache_salt, m->n_cache_salt);
+    return prefix_root(scope, n, l->cache_key);
 }
 
 static void copy_service(struct seq *s, const struct msg_submit *m) {

@@ -30,7 +30,7 @@ struct seq {
     uint64_t tenant;           /* hash of its name */
     uint32_t kv_quota;         /* positions, 0 = none */
     uint32_t account;          /* of the tenant, given by seq_store */
-    struct hash128 root;       /* of its prefixes: keyed by tenant and adapter; 0 = takes no hits */
+    struct hash128 root;       /* of its prefixes: keyed by tenant, adapter, salt; 0 = takes no hits */
     uint32_t n_prompt, from;
     int32_t *ids;
     uint32_t n_ids;              /* known now; room for max_total */

@@ -50,6 +50,8 @@ static const char *check_lists(const struct msg_submit *m, const struct seq_limi
     for (uint32_t i = 0; i < m->n_bias; i++)
         if (!ids_known(&m->bias[i].id, 1, l->n_vocab) || !isfinite(m->bias[i].bias))
             return "bias of an unknown id, or not a number";
+    if (m->n_cache_salt > MSG_SALT_MAX)
+        return "cache salt too long";
     if (m->n_top > SAMPLE_TOP_MAX)
         return "too many alternatives asked for";
     return NULL;

@@ -100,6 +100,7 @@ static void fill_core_config(struct worker *w) {
                                               .lost_realtime_ns = 2000 * MS,
                                               .lost_batch_ns = 30000 * MS,
                                               .finish_repeat_ns = 1000 * MS,
+                                              .debug_resume = c->debug_resume,
                                               .debug_preempt_every = c->debug_preempt_every,
                                               .debug_park_every = c->debug_park_every,
                                               .debug_drop_every = c->debug_drop_every,

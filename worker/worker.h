@@ -32,6 +32,7 @@ struct worker_config {
     const char *event_log;        /* path; NULL or "" = none */
     int signal_fd, supervisor_fd; /* -1 = none */
     uint32_t debug_pool_blocks, debug_preempt_every, debug_park_every, debug_drop_every;
+    uint32_t debug_resume; /* of worker_core: 0 = what is cheaper, 1 swap, 2 recompute */
     uint64_t debug_stall_ns;
     bool audit;
 };

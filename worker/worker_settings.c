@@ -124,6 +124,9 @@ static void set_plain(struct worker_config *cfg, const struct settings *s) {
     cfg->drain_timeout_ns = ns_of(s->drain_timeout_s);
     cfg->event_log = s->event_log;
     cfg->supervisor_fd = (int)s->supervisor_fd;
+    cfg->debug_resume = s->debug_resume == SETTINGS_RESUME_SWAP        ? 1
+                        : s->debug_resume == SETTINGS_RESUME_RECOMPUTE ? 2
+                                                                       : 0;
     cfg->debug_pool_blocks = (uint32_t)s->debug_pool_blocks;
     cfg->debug_preempt_every = (uint32_t)s->debug_preempt_every;
     cfg->debug_park_every = (uint32_t)s->debug_park_every;

@@ -12,12 +12,12 @@ class Broken(Exception):
 
 
 def strip(body):
-    """The bytes of a reply without the two values that say which reply it is."""
+    """The bytes of a reply without the two values that say which reply it is, and without what was cached before."""
     text, n = re.subn(rb'^\{"id":"[^"]*",', b"{", body)
     text, m = re.subn(rb'"created":\d+,', b"", text, count=1)
     if n != 1 or m != 1:
         raise Broken("unexpected head of a reply: %r" % body[:200])
-    return text
+    return re.sub(rb'"cached_tokens":\d+', b'"cached_tokens":0', text)
 
 
 def path_of(body):
@@ -127,7 +127,7 @@ def joined(events):
     for data in events:
         event = parse(data)
         if event.get("usage") is not None:
-            usage = event["usage"]
+            usage = dict(event["usage"], prompt_tokens_details={"cached_tokens": "0"})
         for c in event["choices"]:
             empty = {"index": c["index"], "logprobs": None, "finish_reason": None}
             add_choice(choices.setdefault(c["index"], empty), c)

@@ -58,6 +58,8 @@ START_TEST(names)
         "repetition_penalty",
         "add_generation_prompt",
         "service_tier",
+        "cache_salt",
+        "cached_tokens",
         "top_logprobs",
         "logit_bias",
         "ignore_eos",

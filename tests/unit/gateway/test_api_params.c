@@ -133,6 +133,8 @@ static const struct bad bad_both[] = {
     {"{\"service_tier\":\"gold\"}", ERR_BAD_VALUE, "service_tier"},
     {"{\"service_tier\":1}", ERR_BAD_TYPE, "service_tier"},
     {"{\"priority\":\"high\"}", ERR_BAD_TYPE, "priority"},
+    {"{\"cache_salt\":1}", ERR_BAD_TYPE, "cache_salt"},
+    {"{\"cache_salt\":\"\"}", ERR_BAD_VALUE, "cache_salt"},
     {"{\"functions\":[]}", ERR_UNSUPPORTED, "functions"},
     {"{\"suffix\":\"x\"}", ERR_UNSUPPORTED, "suffix"},
     {"{\"guided_json\":{}}", ERR_UNSUPPORTED, "guided_json"},
@@ -155,6 +157,23 @@ START_TEST(wrong_values)
     for (size_t i = 0; i < sizeof bad_both / sizeof *bad_both; i++) {
         refused(ENDPOINT_CHAT, bad_both[i].body, bad_both[i].code, bad_both[i].param);
         refused(ENDPOINT_COMPLETION, bad_both[i].body, bad_both[i].code, bad_both[i].param);
+    }
+}
+END_TEST
+
+/* 256 bytes are the most, of any kind; they are the request's own copy. */
+START_TEST(salts)
+{
+    char body[300];
+    taken(ENDPOINT_CHAT, "{\"cache_salt\":null}");
+    ck_assert_ptr_null(p.cache_salt);
+    taken(ENDPOINT_COMPLETION, "{\"cache_salt\":\"a\\u0000|b\"}");
+    ck_assert_uint_eq(p.n_cache_salt, 4);
+    ck_assert_mem_eq(p.cache_salt, "a\0|b", 4);
+    for (int n = MSG_SALT_MAX; n <= MSG_SALT_MAX + 1; n++) {
+        snprintf(body, sizeof body, "{\"cache_salt\":\"%0*d\"}", n, 0);
+        if (n == MSG_SALT_MAX) taken(ENDPOINT_CHAT, body);
+        else refused(ENDPOINT_CHAT, body, ERR_BAD_VALUE, "cache_salt");
     }
 }
 END_TEST
@@ -358,6 +377,7 @@ int main(void)
     tcase_add_test(t, defaults);
     tcase_add_test(t, nulls);
     tcase_add_test(t, wrong_values);
+    tcase_add_test(t, salts);
     tcase_add_test(t, whole_floats);
     tcase_add_test(t, max_tokens_rules);
     tcase_add_test(t, logprobs_forms);

@@ -153,6 +153,7 @@ static void gen_status(struct gen *g, struct msg_status *s)
     s->recomputes = num(g, 0, UINT64_MAX);
     s->copy_ns = num(g, 0, UINT64_MAX);
     s->faults = num(g, 0, UINT64_MAX);
+    s->evictions = num(g, 0, UINT64_MAX);
 }
 
 static void gen_sampling(struct gen *g, struct msg_submit *s)
@@ -205,6 +206,11 @@ static void gen_submit(struct gen *g, struct msg_submit *s)
     s->deadline_in_ns = num(g, 0, MSG_DURATION_MAX);
     s->adapter = num(g, 0, UINT64_MAX);
     s->kv_quota = (uint32_t)num(g, 0, INT32_MAX);
+    s->n_cache_salt = (uint32_t)num(g, 0, MSG_SALT_MAX);
+    char *salt = list(g, s->n_cache_salt, 1);
+    for (uint32_t i = 0; i < s->n_cache_salt; i++)
+        salt[i] = (char)num(g, 0, 255);
+    s->cache_salt = salt;
     gen_sampling(g, s);
 }
 
@@ -236,6 +242,7 @@ static void gen_tokens(struct gen *g, struct msg_tokens *t)
         e->finish = (enum finish)num(g, 0, FINISH_COUNT - 1);
         e->visible_bytes = (uint32_t)num(g, 0, UINT32_MAX);
         e->preemptions = (uint32_t)num(g, 0, UINT32_MAX);
+        e->cached = (uint32_t)num(g, 0, MSG_IDS_MAX);
     }
     t->n_accounts = (uint32_t)num(g, 0, CLASSES_MAX);
     t->accounts = list(g, t->n_accounts, sizeof(*t->accounts));
@@ -313,7 +320,7 @@ static const char *differ_status(const struct msg_status *a, const struct msg_st
     SAME(preemptions) SAME(parks) SAME(drops) SAME(step_ns) SAME(busy_ns) SAME(uptime_ns)
     SAME(n_cost) SAME_BYTES(cost, MSG_COST_MAX) SAME(draining)
     SAME(blocks_cached) SAME(host_total) SAME(host_free) SAME(cache_hits) SAME(cache_misses)
-    SAME(swap_ins) SAME(recomputes) SAME(copy_ns) SAME(faults)
+    SAME(swap_ins) SAME(recomputes) SAME(copy_ns) SAME(faults) SAME(evictions)
     return NULL;
 }
 
@@ -321,7 +328,8 @@ static const char *differ_submit(const struct msg_submit *a, const struct msg_su
 {
     SAME_SUB(sub) SAME(cls) SAME(rank) SAME(ttft_ms) SAME(tpot_ms) SAME_TEXT(tenant) SAME(tag)
     SAME(n_ids) SAME_BYTES(ids, a->n_ids) SAME(n_prompt) SAME(from) SAME(max_total)
-    SAME(min_total) SAME(deadline_in_ns) SAME(adapter) SAME(kv_quota) SAME(temperature) SAME(top_p) SAME(min_p)
+    SAME(min_total) SAME(deadline_in_ns) SAME(adapter) SAME(kv_quota) SAME(n_cache_salt)
+    SAME_BYTES(cache_salt, a->n_cache_salt) SAME(temperature) SAME(top_p) SAME(min_p)
     SAME(repetition_penalty) SAME(presence_penalty) SAME(frequency_penalty) SAME(top_k) SAME(seed)
     SAME(logprobs) SAME(n_top) SAME(ignore_eos) SAME(include_stop) SAME(skip_special)
     SAME(n_stop_ids) SAME_BYTES(stop_ids, a->n_stop_ids) SAME(n_stops) SAME(n_bias)
@@ -349,7 +357,7 @@ static const char *differ_tokens(const struct msg_tokens *a, const struct msg_to
     for (uint32_t i = 0; i < a->n; i++) {
         SAME_SUB(entries[i].sub) SAME(entries[i].index) SAME(entries[i].n)
         SAME(entries[i].logprobs) SAME(entries[i].finish) SAME(entries[i].visible_bytes)
-        SAME(entries[i].preemptions)
+        SAME(entries[i].preemptions) SAME(entries[i].cached)
         for (uint32_t k = 0; k < a->entries[i].n; k++) {
             const char *d = differ_record(&a->entries[i].records[k], &b->entries[i].records[k]);
             if (d)

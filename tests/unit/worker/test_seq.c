@@ -260,6 +260,52 @@ START_TEST(roots_are_the_tenants) {
 }
 END_TEST
 
+static struct hash128 root_salted(const char *tenant, const char *salt) {
+    struct msg_submit m = valid();
+    snprintf(m.tenant, sizeof(m.tenant), "%s", tenant);
+    m.cache_salt = salt;
+    m.n_cache_salt = (uint32_t)strlen(salt);
+    struct seq *s = seq_create(&m, &limits);
+    ck_assert_ptr_nonnull(s);
+    struct hash128 root = s->root;
+    seq_destroy(&s);
+    return root;
+}
+
+/* B20: no tenant and salt can be written so that they are another tenant's, with or without a salt. */
+START_TEST(b20_parts_of_a_root_cannot_imitate_each_other) {
+    static const char *const pairs[][2] = {{"a|b", "c"}, {"a", "b|c"},   {"ab", "c"}, {"a", "bc"}, {"abc", ""},
+                                           {"", "abc"},  {"a", ""},      {"b", "a"},  {"b", ""},   {"a", "a"},
+                                           {"a", "t"},   {"a", "s\1"},   {"as", "c"}, {"a", "sc"}, {"", ""},
+                                           {"", "t"},    {"", "a|b"},    {"t", ""}};
+    struct hash128 roots[18];
+    limits.prefix_cache = true;
+    limits.cache_key = 5;
+    for (int i = 0; i < 18; i++) {
+        roots[i] = root_salted(pairs[i][0], pairs[i][1]);
+        ck_assert(!is_zero(roots[i]));
+        ck_assert(hash128_equal(roots[i], root_salted(pairs[i][0], pairs[i][1])));
+        for (int k = 0; k < i; k++)
+            ck_assert_msg(!hash128_equal(roots[i], roots[k]), "%s+%s is %s+%s", pairs[i][0], pairs[i][1],
+                          pairs[k][0], pairs[k][1]);
+    }
+    limits.prefix_cache = false;
+}
+END_TEST
+
+START_TEST(longest_salt) {
+    char salt[MSG_SALT_MAX + 2];
+    memset(salt, 's', sizeof(salt));
+    salt[MSG_SALT_MAX] = '\0';
+    limits.prefix_cache = true;
+    struct hash128 a = root_salted("x", salt);
+    salt[MSG_SALT_MAX - 1] = 't';
+    ck_assert(!hash128_equal(a, root_salted("x", salt)));
+    limits.prefix_cache = false;
+    REFUSED((m.cache_salt = salt, m.n_cache_salt = MSG_SALT_MAX + 1));
+}
+END_TEST
+
 static uint32_t put_of(struct seq_store *st, const char *tenant, uint32_t *slot) {
     struct msg_submit m = valid();
     snprintf(m.tenant, sizeof(m.tenant), "%s", tenant);
@@ -307,6 +353,8 @@ int main(void) {
     tcase_add_test(t, no_memory);
     tcase_add_test(t, store);
     tcase_add_test(t, roots_are_the_tenants);
+    tcase_add_test(t, b20_parts_of_a_root_cannot_imitate_each_other);
+    tcase_add_test(t, longest_salt);
     tcase_add_test(t, accounts_follow_tenants);
     suite_add_tcase(s, t);
     return test_run(s);
