@@ -334,6 +334,13 @@ START_TEST(test_64_blocks_host_only)
 }
 END_TEST
 
+START_TEST(test_64_blocks_neither)
+{
+    struct kvpool_config c = config(64, 10, false, false);
+    run_pool(&c, share(80000), 1);
+}
+END_TEST
+
 START_TEST(test_512_blocks_all_features)
 {
     struct kvpool_config c = config(512, 48, true, true);
@@ -351,6 +358,7 @@ int main(int argc, char **argv)
     tcase_add_test(tc, test_64_blocks_few_slots);
     tcase_add_test(tc, test_64_blocks_prefix_only);
     tcase_add_test(tc, test_64_blocks_host_only);
+    tcase_add_test(tc, test_64_blocks_neither);
     tcase_add_test(tc, test_512_blocks_all_features);
     suite_add_tcase(s, tc);
     return test_run(s);
