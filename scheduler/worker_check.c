@@ -19,9 +19,22 @@ static const char *wc_check_kv(const struct worker_core *c, const struct wc_slot
     return NULL;
 }
 
+static const char *wc_check_in_step(const struct worker_core *c, uint32_t i, uint32_t step,
+                                    uint32_t span)
+{
+    const struct wc_step *st = &c->steps[step];
+    if (st->id == 0 || span >= st->n_spans) return "a slot names a step that is not there";
+    const struct wc_span *sp = &wc_spans(c, step)[span];
+    if (sp->slot != i || sp->state == WC_SPAN_GONE) return "a slot names a span that is not its own";
+    if (wc_slots(c)[i].state != WC_ACTIVE && sp->state != WC_SPAN_DROP_ASKED)
+        return "a span of a leaving slot was not dropped";
+    return NULL;
+}
+
 static const char *wc_check_slot(const struct worker_core *c, uint32_t i)
 {
     const struct wc_slot *s = &wc_slots(c)[i];
+    if (s->in_next != 0 && s->in_step == 0) return "a slot is in the second of no steps";
     if (s->state == WC_FREE) return s->in_step != 0 ? "a free slot is in a step" : NULL;
     const char *bad = wc_check_kv(c, s);
     if (bad != NULL) return bad;
@@ -31,21 +44,13 @@ static const char *wc_check_slot(const struct worker_core *c, uint32_t i)
     if (s->attached && s->lost) return "a slot is attached and lost";
     if (s->state == WC_DROPPING && s->in_step == 0)
         return "a slot waits for a drop that nobody asked for";
-    if (s->state == WC_FINISHED && (s->in_step != 0 || s->finish == FINISH_NONE))
-        return "a finished slot is in a step";
+    if (s->state == WC_FINISHED && s->finish == FINISH_NONE) return "a finished slot without finish";
     if (s->from > s->made || s->made > s->n_tokens || s->n_tokens > s->max_total)
         return "a slot's counts are out of order";
     if (s->sent > s->made || s->sent < s->from) return "a slot sent what was not made";
-    if (s->in_step != 0) {
-        const struct wc_step *st = &c->steps[s->in_step - 1];
-        if (st->id == 0 || s->span >= st->n_spans) return "a slot names a step that is not there";
-        const struct wc_span *sp = &wc_spans(c, s->in_step - 1u)[s->span];
-        if (sp->slot != i || sp->state == WC_SPAN_GONE)
-            return "a slot names a span that is not its own";
-        if (s->state != WC_ACTIVE && sp->state != WC_SPAN_DROP_ASKED)
-            return "a span of a leaving slot was not dropped";
-    }
-    return NULL;
+    if (s->in_step != 0) bad = wc_check_in_step(c, i, s->in_step - 1u, s->span);
+    if (bad == NULL && s->in_next != 0) bad = wc_check_in_step(c, i, s->in_next - 1u, s->next_span);
+    return bad;
 }
 
 static const char *wc_check_step(const struct worker_core *c, uint32_t step, uint32_t *holds)
@@ -61,8 +66,12 @@ static const char *wc_check_step(const struct worker_core *c, uint32_t step, uin
         if (sp->state == WC_SPAN_GONE) continue;
         (*holds)++;
         const struct wc_slot *s = &wc_slots(c)[sp->slot];
-        if (s->in_step != step + 1 || s->span != n) return "a span's slot does not know it";
-        if (s->state == WC_ACTIVE && kvpool_committed(wc_pool(c), s->seq) != sp->pos)
+        bool next = s->in_next == step + 1 && s->next_span == n;
+        if (!next && (s->in_step != step + 1 || s->span != n))
+            return "a span's slot does not know it";
+        uint32_t before = next ? wc_spans(c, s->in_step - 1u)[s->span].n : 0;
+        if (s->state == WC_ACTIVE && kvpool_committed(wc_pool(c), s->seq) + before != sp->pos &&
+            sp->state == WC_SPAN_LIVE)
             return "positions of a step in flight are committed";
     }
     return tokens > c->cfg.max_tokens ? "a step is over the token budget" : NULL;
@@ -163,6 +172,23 @@ static const char *wc_check_pool(const struct worker_core *c, uint32_t holds)
     return kvpool_check(wc_pool(c));
 }
 
+static const char *wc_check_together(const struct worker_core *c)
+{
+    uint32_t running = 0, parked = 0, queued = 0;
+    for (uint32_t k = 0; k < WC_STEPS; k++) {
+        const struct wc_step *st = &c->steps[k];
+        if (st->id == 0) continue;
+        running += !st->parked && st->behind == 0;
+        parked += st->parked;
+        queued += st->behind != 0;
+        if (st->behind == 0) continue;
+        const struct wc_step *src = &c->steps[st->behind - 1u];
+        if (st->parked || src->id == 0 || src->behind != 0 || src->rank != st->rank)
+            return "a step is queued behind nothing of its rank";
+    }
+    return running > 1 || parked > 1 || queued > 1 ? "two steps run, or are parked or queued" : NULL;
+}
+
 const char *worker_core_check(const struct worker_core *c)
 {
     uint32_t holds = 0;
@@ -174,7 +200,6 @@ const char *worker_core_check(const struct worker_core *c)
     if (bad == NULL) bad = wc_check_counts(c);
     if (bad == NULL) bad = wc_check_copies(c);
     if (bad != NULL) return bad;
-    if (c->steps[0].id != 0 && c->steps[1].id != 0 && c->steps[0].parked == c->steps[1].parked)
-        return "two steps run, or two are parked";
-    return wc_check_pool(c, holds);
+    bad = wc_check_together(c);
+    return bad != NULL ? bad : wc_check_pool(c, holds);
 }

@@ -58,7 +58,7 @@ static size_t wc_layout(struct worker_core *c, const struct worker_core_config *
     c->pool_at = wc_place(&at, pool_bytes);
     c->ids_at = wc_place(&at, n_ids * sizeof(int32_t));
     c->plan_at = c->state_bytes = at;
-    wc_place(&at, (uint64_t)cfg->max_spans * sizeof(struct worker_span));
+    wc_place(&at, (uint64_t)2 * cfg->max_spans * sizeof(struct worker_span));
     c->order_at = wc_place(&at, wc_seats(cfg) * sizeof(uint32_t));
     return (size_t)at;
 }
@@ -131,8 +131,10 @@ static void wc_dispatch(struct worker_core *c, const struct worker_event *ev, st
 
 static void wc_exit_when_empty(struct worker_core *c, struct wc_out *o)
 {
-    if (!c->draining || c->exited || c->steps[0].id != 0 || c->steps[1].id != 0) return;
-    if (c->n_used > 0) return;
+    if (!c->draining || c->exited || c->n_used > 0) return;
+    for (uint32_t i = 0; i < WC_STEPS; i++) {
+        if (c->steps[i].id != 0) return;
+    }
     c->exited = 1;
     wc_emit(o, WA_EXIT);
 }

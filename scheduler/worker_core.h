@@ -64,6 +64,13 @@
  * what the prefix index has. A resuming sequence has seat and blocks but is in no step until its last copy ended. A copy
  * that failed its checksum cuts the sequence there. Recompute is always legal: nobody waits for host room.
  *
+ * References (cfg.max_refs > 0): behind a running step the next decode step of the same rank may be launched, each span's
+ * input being the id that a span of the running step is about to sample; only when nobody else waits for a step and every
+ * sequence that goes on may. It is queued: parking the running step holds it, dropping a span of that one drops its
+ * successor (SPAN_DROPPED for both, unasked for the second where the first one's step failed). A span with a reference
+ * that a WA_SPAN_DROP names brings nothing any more, even when the drop comes too late: its worker_token has made = false,
+ * its position is waste. So a stop learned late costs one position.
+ *
  * Trust: a step's tokens are taken only when every hold is still valid (kvpool_hold_valid); a span with an invalid one is
  * thrown away like a dropped one and its sequence computed again from the prompt; counted in stats.faults.
  */
@@ -103,7 +110,7 @@ struct worker_core_config {
     struct step_cost cost;         /* cold-start table of the backend, learned on from there; all 0 = no planner */
     uint32_t n_segments;           /* of a full step (engine limit); 0 = unknown: batch steps are not cut for them */
     uint64_t copy_ns;              /* cold start: time of copying one block */
-    uint32_t max_refs;             /* engine limit: steps launched behind a running one; not used yet: none are */
+    uint32_t max_refs;             /* engine limit: > 0: a decode step may be launched behind the running one */
     uint32_t debug_pool_blocks;    /* at most so many blocks in use (kvpool_shrink); 0 = all */
 };
 
@@ -139,6 +146,7 @@ struct worker_event {
         uint32_t quota;            /* blocks that account may use; 0 = none */
         uint32_t ttft_ms, tpot_ms; /* objectives; 0 = the class row's */
         bool refused;              /* the shell found ids or parameters invalid: finish REFUSED */
+        bool host_choice;          /* what its next id is drawn with depends on the last one: not launched ahead */
     } submit;
     uint32_t from;                 /* GAP */
     struct {
@@ -157,6 +165,7 @@ struct worker_span {
     const uint32_t *blocks; uint32_t n_blocks;
     uint32_t score_from, score_to; /* indexes whose known ids are to be scored in this span, [from, to), may be empty */
     bool sample;                   /* the span's last row is sampled: index pos + n */
+    uint64_t ref_step; uint32_t ref_span; /* ref_step != 0: its last input is what that step's span samples */
 };
 
 struct worker_plan { uint64_t step; uint8_t rank; const struct worker_span *spans; uint32_t n_spans; };

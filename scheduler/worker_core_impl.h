@@ -10,14 +10,15 @@
  *   worker_admit.c    who gets a seat, room for it, resume by swap-in or recompute
  *   worker_follow.c   single-flight: who waits for whose prefix
  *   worker_fill.c     growth, and the spans of a step
+ *   worker_ahead.c    the step launched behind a running one
  *   worker_cost.c     the learned times: step sizes, shares, the median TTFT
  *   worker_tier.c     copies: checkpoints, swap-ins
  *   worker_preempt.c  victims, and how blocks leave a sequence
  *   worker_stats.c    counters, next tick
  *   worker_check.c    the auditor
  *
- * Region: struct | slots | lists | step spans (2 steps) | copies | ids (prefix cache) | pool ||
- * scratch (spans of the plan at hand, order). Everything before || is the state: indexes and
+ * Region: struct | slots | lists | step spans (3 steps) | copies | ids (prefix cache) | pool ||
+ * scratch (spans of the plan at hand and of the one behind it, order). Everything before || is the state: indexes and
  * numbers, no pointers. Scratch carries nothing from one event to the next.
  */
 #ifndef SLUICE_SCHEDULER_WORKER_CORE_IMPL_H
@@ -26,7 +27,7 @@
 #include "scheduler/worker_core.h"
 
 #define WC_NONE UINT32_MAX
-#define WC_STEPS 2 /* one running, one parked */
+#define WC_STEPS 3 /* one running, one parked, one queued behind either */
 
 #define WC_TTFTS 64          /* window of the median */
 #define WC_CHECKPOINTS 2     /* in flight at once: the path is to be idle when a swap-in comes */
@@ -69,10 +70,13 @@ struct wc_slot {
     uint64_t follow_no;   /* that one's arrival */
     uint32_t follow_goal; /* until so many positions of it are committed */
     uint32_t checked;     /* 1 + full blocks when a checkpoint last found nothing to do */
+    uint32_t next_span;   /* its span in the queued step */
     uint8_t fresh;        /* real-time, its first token is to come: a TTFT is measured */
     uint8_t resuming;     /* ACTIVE, copies to the device are left */
     uint8_t counted;      /* counted as a follower */
-    uint8_t pad;
+    uint8_t in_next;      /* 1 + index of the queued step that has a span of it, too; 0 = none */
+    uint8_t host_choice;  /* takes no reference */
+    uint8_t pad[3];
     uint32_t cached;      /* prompt positions its first start took from the index */
 };
 
@@ -96,7 +100,8 @@ enum wc_span_state { WC_SPAN_LIVE, WC_SPAN_DROP_ASKED, WC_SPAN_GONE };
 struct wc_span {
     uint32_t slot, pos, n, score_from, score_to, hold;
     uint8_t sample, state; /* enum wc_span_state */
-    uint8_t pad[2];
+    uint8_t ref;           /* its input was not known at submit */
+    uint8_t pad[1];
 };
 
 struct wc_step {
@@ -107,7 +112,8 @@ struct wc_step {
     uint8_t rank, parked, park_asked;
     uint8_t disturbed; /* parked or lost a span: its time teaches nothing */
     uint8_t floor;     /* spends what a class is owed: not parked */
-    uint8_t pad[7];
+    uint8_t behind;    /* queued: 1 + index of the step that it refers to, 0 = not queued */
+    uint8_t pad[6];
 };
 
 struct worker_core {
@@ -255,7 +261,7 @@ void wc_slot_free(struct worker_core *c, uint32_t slot, struct wc_out *o);
 void wc_step_end(struct worker_core *c, const struct worker_event *ev, struct wc_out *o);
 void wc_step_parked(struct worker_core *c, const struct worker_event *ev);
 void wc_span_dropped(struct worker_core *c, uint64_t step, uint32_t span, struct wc_out *o);
-uint32_t wc_running(const struct worker_core *c); /* index into steps, WC_NONE */
+uint32_t wc_running(const struct worker_core *c); /* index into steps, WC_NONE; not a queued one */
 uint32_t wc_parked(const struct worker_core *c);
 
 /* worker_preempt.c */
@@ -293,10 +299,23 @@ bool wc_follows(struct worker_core *c, uint32_t slot, struct wc_out *o);
 bool wc_grow(struct worker_core *c, uint8_t rank, struct wc_out *o); /* true: blocks are coming */
 /* Fills step `step` (index) with spans of a rank (and class); how many. */
 uint32_t wc_fill(struct worker_core *c, uint8_t rank, uint32_t cls, uint32_t step);
+void wc_plan_span(struct worker_core *c, struct worker_span *w, const struct wc_span *sp);
 bool wc_runnable(const struct wc_slot *s, uint8_t rank);
+
+/* worker_ahead.c */
+/* Launches the step behind the running one, if it may be. */
+void wc_launch_ahead(struct worker_core *c, struct wc_out *o);
+/* The step that is queued behind `step`, WC_NONE. */
+uint32_t wc_queued(const struct worker_core *c, uint32_t step);
 
 /* worker_plan.c */
 void wc_schedule(struct worker_core *c, struct wc_out *o);
+bool wc_has_runnable(const struct worker_core *c, uint8_t rank);
+uint32_t wc_step_free(const struct worker_core *c); /* index of a free step */
+/* Gives the step its number and submits it. */
+void wc_begin_step(struct worker_core *c, uint32_t step, uint8_t rank,
+                   const struct worker_span *plan, struct wc_out *o);
+void wc_debug_disturb(struct worker_core *c, uint32_t step, struct wc_out *o);
 
 /* worker_cost.c */
 void wc_cost_init(struct worker_core *c);

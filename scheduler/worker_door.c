@@ -64,6 +64,7 @@ static void wc_fill_slot(struct worker_core *c, struct wc_slot *s, const struct 
     s->account = ev->submit.account < accounts ? ev->submit.account : 0;
     s->quota = ev->submit.quota;
     s->tpot_ms = ev->submit.tpot_ms;
+    s->host_choice = ev->submit.host_choice;
     s->fresh = s->rank == 0 && s->n_tokens == s->n_prompt;
     /* A retry: what it has was computed elsewhere, so computing it here is waste, not first work.
      */

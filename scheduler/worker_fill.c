@@ -119,9 +119,8 @@ static void wc_stale_table(const struct worker_core *c, uint32_t slot, struct wo
     }
 }
 
-static void wc_plan_span(struct worker_core *c, uint32_t n, const struct wc_span *sp)
+void wc_plan_span(struct worker_core *c, struct worker_span *w, const struct wc_span *sp)
 {
-    struct worker_span *w = &wc_plan(c)[n];
     memset(w, 0, sizeof *w);
     w->slot = sp->slot;
     w->pos = sp->pos;
@@ -151,7 +150,7 @@ static void wc_add_span(struct worker_core *c, uint32_t step, struct wc_span sp,
     s->in_step = (uint8_t)(step + 1);
     s->span = n;
     s->stepped = c->next_step;
-    wc_plan_span(c, n, &sp);
+    wc_plan_span(c, &wc_plan(c)[n], &sp);
 }
 
 static bool wc_is_decode(const struct worker_core *c, const struct wc_slot *s)

@@ -16,7 +16,7 @@ static void wc_park(struct worker_core *c, uint32_t step, struct wc_out *o)
     wc_emit(o, WA_STEP_PARK)->step = c->steps[step].id;
 }
 
-static void wc_debug_disturb(struct worker_core *c, uint32_t step, struct wc_out *o)
+void wc_debug_disturb(struct worker_core *c, uint32_t step, struct wc_out *o)
 {
     uint64_t id = c->steps[step].id;
     uint32_t drop = c->cfg.debug_drop_every, park = c->cfg.debug_park_every;
@@ -26,31 +26,45 @@ static void wc_debug_disturb(struct worker_core *c, uint32_t step, struct wc_out
     if (park != 0 && id % park == 0 && wc_parked(c) == WC_NONE) wc_park(c, step, o);
 }
 
+uint32_t wc_step_free(const struct worker_core *c)
+{
+    uint32_t step = 0;
+    while (step < WC_STEPS && c->steps[step].id != 0) step++;
+    assert(step < WC_STEPS && c->steps[step].n_spans == 0);
+    return step;
+}
+
+void wc_begin_step(struct worker_core *c, uint32_t step, uint8_t rank,
+                   const struct worker_span *plan, struct wc_out *o)
+{
+    struct wc_step *st = &c->steps[step];
+    st->id = c->next_step++;
+    st->rank = rank;
+    st->progress_ns = c->now_ns;
+    struct worker_action *a = wc_emit(o, WA_STEP_SUBMIT);
+    a->step = st->id;
+    a->plan = (struct worker_plan){
+        .step = st->id, .rank = rank, .spans = plan, .n_spans = st->n_spans};
+    if (fault_on(FAULT_FREE_EARLY) && st->id % 16 == 0)
+        kvpool_debug_free_early(wc_pool(c), plan[0].blocks[0]);
+}
+
 static bool wc_submit_step(struct worker_core *c, uint8_t rank, uint32_t cls, struct wc_out *o)
 {
-    uint32_t step = c->steps[0].id == 0 ? 0 : 1;
+    uint32_t step = wc_step_free(c);
     struct wc_step *st = &c->steps[step];
-    assert(st->id == 0 && st->n_spans == 0);
     if (wc_fill(c, rank, cls, step) == 0) {
         memset(st, 0, sizeof *st);
         return false;
     }
-    st->id = c->next_step++;
-    st->rank = rank;
-    st->progress_ns = c->now_ns;
     st->floor = cls != WC_NONE;
     c->cold = 0;
-    struct worker_action *a = wc_emit(o, WA_STEP_SUBMIT);
-    a->step = st->id;
-    a->plan = (struct worker_plan){
-        .step = st->id, .rank = rank, .spans = wc_plan(c), .n_spans = st->n_spans};
-    if (fault_on(FAULT_FREE_EARLY) && st->id % 16 == 0)
-        kvpool_debug_free_early(wc_pool(c), wc_plan(c)[0].blocks[0]);
+    wc_begin_step(c, step, rank, wc_plan(c), o);
     wc_debug_disturb(c, step, o);
     return true;
 }
 
-static bool wc_has_runnable(const struct worker_core *c, uint8_t rank)
+bool wc_has_runnable(const struct worker_core *c, uint8_t rank)
 {
     for (uint32_t i = 0; i < c->n_active; i++) {
         if (wc_runnable(&wc_slots(c)[wc_active(c)[i]], rank)) return true;
@@ -103,7 +117,7 @@ static bool wc_schedule_floor(struct worker_core *c, uint32_t parked, struct wc_
     return wc_submit_step(c, rank, cls, o);
 }
 
-void wc_schedule(struct worker_core *c, struct wc_out *o)
+static void wc_schedule_next(struct worker_core *c, struct wc_out *o)
 {
     uint32_t running = wc_running(c), parked = wc_parked(c);
     c->floor_cls = wc_cost_floor(c);
@@ -129,4 +143,10 @@ void wc_schedule(struct worker_core *c, struct wc_out *o)
     (void)wc_grow(c, 1, o);
     (void)wc_admit(c, 1, WC_NONE, false, o);
     (void)wc_submit_step(c, 1, WC_NONE, o);
+}
+
+void wc_schedule(struct worker_core *c, struct wc_out *o)
+{
+    wc_schedule_next(c, o);
+    wc_launch_ahead(c, o);
 }

@@ -16,6 +16,9 @@ void wc_drop_span(struct worker_core *c, uint32_t step, uint32_t span, struct wc
     a->step = c->steps[step].id;
     a->span = span;
     a->slot = sp->slot;
+    const struct wc_slot *s = &wc_slots(c)[sp->slot];
+    if (s->in_step == step + 1 && s->in_next != 0) /* its input will not come */
+        wc_drop_span(c, s->in_next - 1u, s->next_span, o);
 }
 
 void wc_close_seq(struct worker_core *c, uint32_t slot)

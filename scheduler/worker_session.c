@@ -33,7 +33,7 @@ void wc_finish(struct worker_core *c, uint32_t slot, enum finish f, struct wc_ou
 {
     struct wc_slot *s = &wc_slots(c)[slot];
     assert(s->state == WC_WAITING || s->state == WC_ACTIVE);
-    assert(s->in_step == 0 && f != FINISH_NONE);
+    assert(f != FINISH_NONE);
     if (s->state == WC_ACTIVE) wc_leave_seat(c, slot, false, o);
     wc_close_seq(c, slot);
     wc_set_state(c, slot, WC_FINISHED);
@@ -141,7 +141,7 @@ void wc_ack(struct worker_core *c, uint32_t gw, struct sub_id sub, struct wc_out
 {
     if (!c->sessions[gw].up) return;
     uint32_t slot = wc_find(c, c->sessions[gw].gateway, sub);
-    if (slot != WC_NONE && wc_slots(c)[slot].state == WC_FINISHED) wc_slot_free(c, slot, o);
+    if (slot != WC_NONE && wc_slots(c)[slot].state == WC_FINISHED) wc_remove(c, slot, o);
 }
 
 /* What has not started is handed back; what runs, or was preempted, runs to its end. */

@@ -9,7 +9,7 @@
 uint32_t wc_running(const struct worker_core *c)
 {
     for (uint32_t i = 0; i < WC_STEPS; i++) {
-        if (c->steps[i].id != 0 && !c->steps[i].parked) return i;
+        if (c->steps[i].id != 0 && !c->steps[i].parked && c->steps[i].behind == 0) return i;
     }
     return WC_NONE;
 }
@@ -32,15 +32,21 @@ static uint32_t wc_step_find(const struct worker_core *c, uint64_t id)
 }
 
 /* The engine will not touch this span again: its blocks and its sequence are let go. */
-static void wc_span_gone(struct worker_core *c, struct wc_span *sp)
+static void wc_span_gone(struct worker_core *c, uint32_t step, struct wc_span *sp)
 {
     struct wc_slot *s = &wc_slots(c)[sp->slot];
     assert(sp->state != WC_SPAN_GONE && s->in_step != 0);
     kvpool_unhold(wc_pool(c), sp->hold);
     sp->hold = KV_HOLD_NONE;
     sp->state = WC_SPAN_GONE;
-    s->in_step = 0;
-    s->span = 0;
+    if (s->in_step == step + 1) {
+        s->in_step = s->in_next;
+        s->span = s->next_span;
+    } else {
+        assert(s->in_next == step + 1);
+    }
+    s->in_next = 0;
+    s->next_span = 0;
 }
 
 void wc_step_parked(struct worker_core *c, const struct worker_event *ev)
@@ -62,16 +68,18 @@ void wc_span_dropped(struct worker_core *c, uint64_t step, uint32_t span, struct
     uint32_t i = wc_step_find(c, step);
     assert(span < c->steps[i].n_spans);
     struct wc_span *sp = &wc_spans(c, i)[span];
-    assert(sp->state == WC_SPAN_DROP_ASKED);
+    assert(sp->state == WC_SPAN_DROP_ASKED || sp->ref);
     struct wc_slot *s = &wc_slots(c)[sp->slot];
-    c->account[s->cls].dropped += sp->n;
-    c->positions[c->steps[i].rank] += sp->n;
+    if (c->steps[i].behind == 0) { /* else it never began */
+        c->account[s->cls].dropped += sp->n;
+        c->positions[c->steps[i].rank] += sp->n;
+    }
     c->steps[i].disturbed = 1;
     c->n_drops++;
-    wc_span_gone(c, sp);
+    wc_span_gone(c, i, sp);
     if (fault_on(FAULT_COMMIT_DROPPED) && s->state == WC_ACTIVE && sp->pos + sp->n < wc_target(s))
         kvpool_commit(wc_pool(c), s->seq, sp->pos + sp->n);
-    if (s->state == WC_DROPPING) wc_slot_free(c, sp->slot, o);
+    if (s->state == WC_DROPPING && s->in_step == 0) wc_slot_free(c, sp->slot, o);
 }
 
 static void wc_account_positions(struct worker_core *c, struct wc_slot *s, uint32_t from,
@@ -121,25 +129,32 @@ static void wc_span_fault(struct worker_core *c, uint32_t slot, uint32_t n, stru
     c->faults++;
     c->account[s->cls].dropped += n;
     s->root = (struct hash128){0, 0};
+    if (s->state == WC_FINISHED) return; /* a surplus one */
     if (s->state == WC_ACTIVE) wc_preempt(c, slot, o);
     wc_close_seq(c, slot);
 }
 
-static void wc_span_end(struct worker_core *c, struct wc_span *sp, const struct worker_event *ev,
-                        const struct worker_token *t, struct wc_out *o)
+static void wc_span_end(struct worker_core *c, uint32_t step, struct wc_span *sp,
+                        const struct worker_event *ev, const struct worker_token *t,
+                        struct wc_out *o)
 {
     uint32_t slot = sp->slot;
+    bool surplus = sp->ref && sp->state == WC_SPAN_DROP_ASKED;
     struct wc_slot *s = &wc_slots(c)[slot];
     bool valid = kvpool_hold_valid(wc_pool(c), sp->hold);
-    wc_span_gone(c, sp);
+    wc_span_gone(c, step, sp);
     if (s->state == WC_DROPPING) {
         c->account[s->cls].dropped += sp->n;
-        wc_slot_free(c, slot, o);
+        if (s->in_step == 0) wc_slot_free(c, slot, o);
         return;
     }
-    assert(s->state == WC_ACTIVE || s->state == WC_WAITING);
+    assert(s->state == WC_ACTIVE || s->state == WC_WAITING || surplus);
     if (!valid) {
         wc_span_fault(c, slot, sp->n, o);
+        return;
+    }
+    if (surplus) {
+        c->account[s->cls].dropped += sp->n;
         return;
     }
     if (ev->step.failed && s->state == WC_WAITING)
@@ -166,11 +181,24 @@ static void wc_debug_preempt(struct worker_core *c, struct wc_out *o)
     }
 }
 
+/* What was queued behind the step runs now, and counts for the debug switches. A parked step ends only
+ * by losing its last span, so what was behind it has lost all its own: it does not run any more. */
+static void wc_promote(struct worker_core *c, uint32_t ended, bool parked, struct wc_out *o)
+{
+    uint32_t next = wc_queued(c, ended);
+    if (next == WC_NONE) return;
+    c->steps[next].behind = 0;
+    c->steps[next].progress_ns = c->now_ns;
+    c->steps[next].parked = parked;
+    if (!parked) wc_debug_disturb(c, next, o);
+}
+
 void wc_step_end(struct worker_core *c, const struct worker_event *ev, struct wc_out *o)
 {
     uint32_t i = wc_step_find(c, ev->step.step);
     struct wc_step *st = &c->steps[i];
     uint32_t k = 0;
+    bool parked = st->parked;
     wc_cost_step_end(c, i, ev);
     for (uint32_t n = 0; n < st->n_spans; n++) {
         struct wc_span *sp = &wc_spans(c, i)[n];
@@ -181,7 +209,7 @@ void wc_step_end(struct worker_core *c, const struct worker_event *ev, struct wc
             assert(k < ev->step.n_tokens && ev->step.tokens[k].slot == sp->slot);
             t = &ev->step.tokens[k++];
         }
-        wc_span_end(c, sp, ev, t, o);
+        wc_span_end(c, i, sp, ev, t, o);
     }
     assert(ev->step.failed || k == ev->step.n_tokens);
     c->n_steps[st->rank]++;
@@ -189,5 +217,6 @@ void wc_step_end(struct worker_core *c, const struct worker_event *ev, struct wc
     wc_emit(o, WA_STEP_RELEASE)->step = st->id;
     memset(wc_spans(c, i), 0, (size_t)st->n_spans * sizeof(struct wc_span));
     memset(st, 0, sizeof *st);
+    wc_promote(c, i, parked, o);
     wc_debug_preempt(c, o);
 }

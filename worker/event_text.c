@@ -63,6 +63,7 @@ void event_text_config(struct buf *out, const struct worker_core_config *c) {
              c->min_run, c->park_max_ns, c->lost_realtime_ns);
     buf_addf(out, ",\"lost_batch_ns\":%" PRIu64 ",\"finish_repeat_ns\":%" PRIu64, c->lost_batch_ns,
              c->finish_repeat_ns);
+    buf_addf(out, ",\"max_refs\":%u", c->max_refs);
     buf_addf(out, ",\"debug\":[%u,%u,%u,%u]", c->debug_preempt_every, c->debug_park_every,
              c->debug_drop_every, c->debug_pool_blocks);
     config_pool(out, c);
@@ -91,6 +92,8 @@ static void add_submit(struct buf *out, const struct worker_event *ev,
              ev->submit.refused ? "true" : "false");
     buf_addf(out, ",\"account\":%u,\"quota\":%u,\"ttft_ms\":%u,\"tpot_ms\":%u", ev->submit.account,
              ev->submit.quota, ev->submit.ttft_ms, ev->submit.tpot_ms);
+    if (ev->submit.host_choice)
+        buf_adds(out, ",\"host_choice\":true");
     if (ev->submit.ids == NULL)
         return;
     buf_addf(out, ",\"root\":[%" PRIu64 ",%" PRIu64 "],\"ids\":[", ev->submit.root.lo,
@@ -151,8 +154,11 @@ static void add_plan(struct buf *out, const struct worker_plan *p) {
     buf_addf(out, ",\"step\":%" PRIu64 ",\"rank\":%u,\"spans\":[", p->step, p->rank);
     for (uint32_t i = 0; i < p->n_spans; i++) {
         const struct worker_span *s = &p->spans[i];
-        buf_addf(out, "%s[%u,%u,%u,%u,%u,%d]", i > 0 ? "," : "", s->slot, s->pos, s->n,
+        buf_addf(out, "%s[%u,%u,%u,%u,%u,%d", i > 0 ? "," : "", s->slot, s->pos, s->n,
                  s->score_from, s->score_to, s->sample);
+        if (s->ref_step != 0) /* behind which step's span */
+            buf_addf(out, ",%" PRIu64 ",%u", s->ref_step, s->ref_span);
+        buf_addc(out, ']');
     }
     buf_addc(out, ']');
 }

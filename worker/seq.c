@@ -233,6 +233,10 @@ void seq_params(const struct seq *s, uint32_t index, struct sample_params *out) 
     }
 }
 
+bool seq_host_choice(const struct seq *s) {
+    return s->penalties || s->n_banned != 0;
+}
+
 void seq_record(const struct seq *s, uint32_t index, struct msg_record *out, struct msg_top *top) {
     assert(index < s->n_ids);
     *out = (struct msg_record){.id = s->ids[index]};

@@ -72,6 +72,8 @@ enum finish seq_push(struct seq *s, const struct vocab *v, uint32_t index,
 void seq_score(struct seq *s, uint32_t index, const struct sample_result *r);
 /* Parameters for drawing the id at `index`; valid until the seq changes. */
 void seq_params(const struct seq *s, uint32_t index, struct sample_params *out);
+/* What an id is drawn with depends on the one before it (penalties), or on counts kept here. */
+bool seq_host_choice(const struct seq *s);
 /* Record of `index` for the link; `top` has room for SAMPLE_TOP_MAX and may be NULL without
  * logprobs. */
 void seq_record(const struct seq *s, uint32_t index, struct msg_record *out, struct msg_top *top);

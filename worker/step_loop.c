@@ -99,7 +99,7 @@ static void perform(struct step_loop *l, const struct worker_action *a,
             fail(l, "the engine does not continue a parked step");
         break;
     case WA_SPAN_DROP:
-        engine_step_drop_span(l->cfg.engine, a->step, a->span); /* -1 likewise */
+        steps_drop_span(&l->steps, a->step, a->span);
         break;
     case WA_STEP_RELEASE: steps_release(&l->steps, a->step); break;
     case WA_COPY: copy(l, a); break;
@@ -176,6 +176,7 @@ static void describe(const struct step_loop *l, const struct seq *s, struct work
     ev->submit.tpot_ms = s->tpot_ms;
     ev->submit.quota = s->kv_quota / bt + (s->kv_quota % bt != 0);
     ev->submit.root = s->root;
+    ev->submit.host_choice = seq_host_choice(s);
     if (l->cfg.core_config->pool.prefix_cache)
         ev->submit.ids = s->ids;
 }

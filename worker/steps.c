@@ -74,22 +74,35 @@ static uint32_t add_rows(struct steps *s, uint32_t span, struct steps_span *at, 
     return n_rows;
 }
 
+/* Row of the span that makes this one's input: behind its scores. */
+static uint32_t sample_row(struct steps *s, const struct worker_span *plan) {
+    const struct steps_live *live = find(s, plan->ref_step);
+    const struct steps_span *from = &live->spans[plan->ref_span];
+    assert(plan->ref_span < live->n_spans && from->slot == plan->slot && from->sample);
+    return from->first_row + (from->score_to - from->score_from);
+}
+
 static void add_span(struct steps *s, struct engine_span *out, struct steps_span *at,
                      const struct worker_span *plan) {
     struct seq *seq = seq_store_get(s->store, plan->slot);
-    assert(plan->n >= 1 && plan->pos + plan->n <= seq->n_ids);
+    bool ref = plan->ref_step != 0; /* then the last id is a placeholder */
+    assert(plan->n >= 1 && plan->pos + plan->n <= seq->n_ids + ref);
+    assert(plan->pos + plan->n < seq->rules.max_total || !ref);
     *at = (struct steps_span){.slot = plan->slot,
                               .pos = plan->pos,
                               .n = plan->n,
                               .score_from = plan->score_from,
                               .score_to = plan->score_to,
-                              .sample = plan->sample};
+                              .sample = plan->sample,
+                              .ref = ref};
     *out = (struct engine_span){.seq = plan->slot,
                                 .ids = seq->ids + plan->pos,
                                 .n = plan->n,
                                 .pos = plan->pos,
                                 .blocks = plan->blocks,
-                                .n_blocks = plan->n_blocks};
+                                .n_blocks = plan->n_blocks,
+                                .ref_step = plan->ref_step,
+                                .ref_row = ref ? sample_row(s, plan) : 0};
     if (plan->pos < seq->computed) {
         seq->preemptions++;
         if (fault_on(FAULT_STOP_LOST))
@@ -123,10 +136,19 @@ void steps_span_dropped(struct steps *s, uint64_t id, uint32_t span) {
     live->spans[span].dropped = true;
 }
 
+void steps_drop_span(struct steps *s, uint64_t id, uint32_t span) {
+    struct steps_live *live = find(s, id);
+    assert(span < live->n_spans);
+    live->spans[span].surplus = live->spans[span].ref;
+    engine_step_drop_span(s->engine, id, span); /* -1: it has ended, its completion is on the way */
+}
+
 static struct worker_token collect_span(struct steps *s, uint64_t id, const struct steps_span *at) {
     struct seq *seq = seq_store_get(s->store, at->slot);
     struct worker_token t = {.slot = at->slot};
     uint32_t row = at->first_row;
+    if (at->surplus)
+        return t;
     for (uint32_t i = at->score_from; i < at->score_to; i++)
         seq_score(seq, i, engine_step_result(s->engine, id, row++));
     seq->computed = at->pos + at->n;

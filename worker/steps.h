@@ -19,6 +19,7 @@ struct steps_span {
     uint32_t score_from, score_to; /* rows first_row .. are their scores */
     uint32_t first_row;
     bool sample, dropped; /* the SAMPLE row is the one behind the scores */
+    bool ref, surplus;    /* its input was another step's row; a drop was asked since: it brings nothing */
 };
 
 struct steps_live {
@@ -45,6 +46,8 @@ void steps_deinit(struct steps *s);
 /* -1: the engine does not take the step, which is a mistake of ours. */
 int steps_submit(struct steps *s, const struct worker_plan *plan);
 void steps_span_dropped(struct steps *s, uint64_t id, uint32_t span);
+/* Asks the engine. One with a reference brings nothing from now on, though the drop be too late. */
+void steps_drop_span(struct steps *s, uint64_t id, uint32_t span);
 /* After STEP_END: appends what was made to the sequences. One token for each span not dropped, in
  * order. */
 const struct worker_token *steps_collect(struct steps *s, uint64_t id, bool failed, uint32_t *n);

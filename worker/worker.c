@@ -96,6 +96,7 @@ static void fill_core_config(struct worker *w) {
                                               .interference_permille = c->interference_permille,
                                               .out_weight = 2,
                                               .n_segments = l->n_segments,
+                                              .max_refs = l->max_refs,
                                               .park_max_ns = 2000 * MS,
                                               .lost_realtime_ns = 2000 * MS,
                                               .lost_batch_ns = 30000 * MS,

@@ -28,8 +28,12 @@ class Doors(ApiTest):
             http = self.p.call("POST", url, body)
             status, got = rpc[i]
             self.assertEqual(status, http.status, body)
+            want = http.json()
+            for reply in (got, want):  # what the cache had by then is not part of the answer
+                if reply.get("usage"):
+                    reply["usage"]["prompt_tokens_details"].pop("cached_tokens")
             for key in ("choices", "usage", "error", "object", "model"):
-                self.assertEqual(got.get(key), http.json().get(key), (key, body))
+                self.assertEqual(got.get(key), want.get(key), (key, body))
 
     def test_chat(self):
         p = self.p

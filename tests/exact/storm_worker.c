@@ -44,6 +44,7 @@ static void fill_core_config(struct storm *s)
         .out_weight = 2,
         .copy_ns = 1000,
         .n_segments = l->n_segments,
+        .max_refs = c->no_refs ? 0 : l->max_refs,
         .debug_preempt_every = c->preempt_every,
         .debug_park_every = c->park_every,
         .debug_drop_every = c->drop_every,
@@ -180,7 +181,7 @@ static void perform(struct storm *s, const struct worker_action *a)
         break;
     case WA_STEP_PARK: engine_step_park(s->engine, a->step); break;
     case WA_STEP_CONTINUE: STORM_REQUIRE((engine_step_continue(s->engine, a->step)) == (0), ""); break;
-    case WA_SPAN_DROP: engine_step_drop_span(s->engine, a->step, a->span); break;
+    case WA_SPAN_DROP: steps_drop_span(&s->steps, a->step, a->span); break;
     case WA_STEP_RELEASE: steps_release(&s->steps, a->step); break;
     case WA_COPY: copy(s, a); break;
     case WA_TOKENS: take_tokens(s, a); break;
@@ -266,6 +267,7 @@ void storm_submit(struct storm *s, struct storm_line *l)
     ev.submit.tag = s->counter;
     ev.submit.ids = seq->ids;
     ev.submit.account = l->tenant;
+    ev.submit.host_choice = seq_host_choice(seq);
     if (hits && s->cfg.cache) ev.submit.root = prefix_root(&l->tenant, sizeof l->tenant, 99);
     ev.submit.slot = l->slot = seq_store_put(&s->store, &seq);
     STORM_REQUIRE((l->slot) != (WORKER_SLOT_NONE), "");

@@ -61,6 +61,7 @@ struct storm_config {
     uint32_t park_every, drop_every, preempt_every, pool_blocks;
     uint32_t resume; /* 0 auto, 1 swap, 2 recompute */
     bool cache, audit;
+    bool no_refs; /* nothing is launched behind a running step */
     uint64_t inject; /* seed of injected memory faults, 0 = none: see storm_faults */
 };
 

@@ -81,6 +81,7 @@ static void learn_alone(struct run *r, int int8)
     struct storm_config c;
     base_config(r, &c);
     c.audit = false;
+    c.no_refs = true; /* the plain way */
     c.engine.kv_type = int8 ? ENGINE_KV_INT8 : ENGINE_KV_F16;
     storm_open(&s, &c);
     for (uint32_t i = 0; i < LINES; i++) {

@@ -92,7 +92,8 @@ static bool of_step(enum engine_completion_kind k)
     return k == ENGINE_STEP_END || k == ENGINE_STEP_PARKED || k == ENGINE_SPAN_DROPPED;
 }
 
-/* A STEP_END may go only when nothing else of its step is held. */
+/* A STEP_END may go only when nothing else of its step is held, nor the end of an earlier step: one
+ * that refers to another's ids ends after it. */
 static bool may_go(const struct chaos *c, uint32_t i)
 {
     const struct held *h = &c->items[i];
@@ -101,7 +102,9 @@ static bool may_go(const struct chaos *c, uint32_t i)
     if (h->done.kind != ENGINE_STEP_END)
         return true;
     for (uint32_t j = 0; j < c->n; j++)
-        if (j != i && of_step(c->items[j].done.kind) && c->items[j].done.id == h->done.id)
+        if (j != i && of_step(c->items[j].done.kind)
+            && (c->items[j].done.id == h->done.id
+                || (c->items[j].done.kind == ENGINE_STEP_END && c->items[j].done.id < h->done.id)))
             return false;
     return true;
 }

@@ -55,6 +55,7 @@ static void configs(struct sim *s)
         .lost_realtime_ns = 2 * SECOND,
         .lost_batch_ns = 30 * SECOND,
         .finish_repeat_ns = SECOND,
+        .max_refs = pick(s, 3) != 0,
         .pool = {.n_blocks = 20 + pick(s, 100), .block_tokens = VW_BT, .max_seq_blocks = 32}};
     class_table_default(&s->wcfg.classes);
     if (pick(s, 3) == 0) s->wcfg.debug_preempt_every = 2 + pick(s, 9);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define VW_IDS (VW_TABLE * VW_BT)
+#define VW_STEPS 3
 #define BAD(w, text) ((w)->bad = (w)->bad != NULL ? (w)->bad : (text))
 
 uint64_t vw_token(uint64_t key, uint32_t index)
@@ -45,7 +46,7 @@ void vw_init(struct vworker *w, struct worker_core *core, const struct worker_co
 
 static struct vw_step *vw_step(struct vworker *w, uint64_t id)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < VW_STEPS; i++) {
         if (w->steps[i].id == id && id != 0) return &w->steps[i];
     }
     BAD(w, "an action names a step that is not there");
@@ -54,8 +55,8 @@ static struct vw_step *vw_step(struct vworker *w, uint64_t id)
 
 static struct vw_step *vw_running(const struct vworker *w)
 {
-    for (int i = 0; i < 2; i++) {
-        if (w->steps[i].id != 0 && !w->steps[i].parked)
+    for (int i = 0; i < VW_STEPS; i++) {
+        if (w->steps[i].id != 0 && !w->steps[i].parked && w->steps[i].behind == 0)
             return (struct vw_step *)(uintptr_t)&w->steps[i];
     }
     return NULL;
@@ -63,7 +64,7 @@ static struct vw_step *vw_running(const struct vworker *w)
 
 static struct vw_step *vw_parked(const struct vworker *w)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < VW_STEPS; i++) {
         if (w->steps[i].id != 0 && w->steps[i].parked)
             return (struct vw_step *)(uintptr_t)&w->steps[i];
     }
@@ -115,8 +116,13 @@ static void vw_take_span(struct vworker *w, struct vw_span *sp, const struct wor
     sp->n_blocks = s->n_blocks;
     if (s->n_blocks > VW_TABLE) BAD(w, "a table is too long");
     memcpy(sp->blocks, s->blocks, s->n_blocks * sizeof *s->blocks);
-    if (s->n == 0 || s->pos + s->n > q->n_tokens) BAD(w, "a span computes unknown ids");
-    if (s->sample && (s->pos + s->n != q->n_tokens || q->n_tokens >= q->max_total))
+    sp->ref = s->ref_step != 0;
+    sp->ref_span = s->ref_span;
+    uint32_t known = q->n_tokens + sp->ref;
+    if (s->n == 0 || s->pos + s->n > known) BAD(w, "a span computes unknown ids");
+    if (sp->ref && (s->n != 1 || s->pos + s->n != known || !s->sample))
+        BAD(w, "a reference is not the last input");
+    if (s->sample && (s->pos + s->n != known || known >= q->max_total))
         BAD(w, "a span samples the wrong row");
     if (s->score_from < s->score_to &&
         (s->score_from != q->made || s->score_from <= s->pos || s->score_to > s->pos + s->n + 1 ||
@@ -126,15 +132,39 @@ static void vw_take_span(struct vworker *w, struct vw_span *sp, const struct wor
     for (uint32_t p = s->pos; p < s->pos + s->n; p++) *vw_cell(w, sp, p) = 0; /* uncommitted */
 }
 
+/* Behind a running step: every span names one of it that samples for the same slot and goes on. */
+static void vw_check_refs(struct vworker *w, const struct vw_step *src,
+                          const struct worker_plan *plan)
+{
+    for (int i = 0; i < VW_STEPS; i++) {
+        if (w->steps[i].id != 0 && w->steps[i].behind != 0) BAD(w, "two steps are queued");
+    }
+    if (src->rank != plan->rank) BAD(w, "a step is queued behind another rank's");
+    for (uint32_t i = 0; i < plan->n_spans; i++) {
+        const struct worker_span *s = &plan->spans[i];
+        if (s->ref_step != src->id || s->ref_span >= src->n_spans) {
+            BAD(w, "a step is submitted while one runs");
+            continue;
+        }
+        const struct vw_span *from = &src->spans[s->ref_span];
+        if (from->slot != s->slot || !from->sample || from->drop || from->gone)
+            BAD(w, "a reference names what brings nothing");
+        if (w->seqs[s->slot].host_choice) BAD(w, "one that the host must choose for is launched");
+    }
+}
+
 static void vw_do_submit(struct vworker *w, const struct worker_plan *plan)
 {
-    if (vw_running(w) != NULL) BAD(w, "a step is submitted while one runs");
-    if (w->steps[0].id != 0 && w->steps[1].id != 0) {
-        BAD(w, "a third step is submitted");
+    struct vw_step *src = vw_running(w), *st = w->steps;
+    while (st < w->steps + VW_STEPS && st->id != 0) st++;
+    if (st == w->steps + VW_STEPS) {
+        BAD(w, "a fourth step is submitted");
         return;
     }
-    struct vw_step *st = w->steps[0].id == 0 ? &w->steps[0] : &w->steps[1];
     memset(st, 0, sizeof *st);
+    if (src != NULL) vw_check_refs(w, src, plan);
+    st->behind = src != NULL ? src->id : 0;
+    w->launched += src != NULL;
     st->id = plan->step;
     st->rank = plan->rank;
     st->n_spans = plan->n_spans;
@@ -239,9 +269,9 @@ static void vw_do(struct vworker *w, const struct worker_action *a)
         st->spans[a->span].drop = 1;
         break;
     case WA_STEP_RELEASE:
-        BAD(w, w->steps[0].id == a->step || w->steps[1].id == a->step
-                   ? "a step in flight is released"
-                   : w->bad);
+        for (int i = 0; i < VW_STEPS; i++) {
+            if (w->steps[i].id == a->step) BAD(w, "a step in flight is released");
+        }
         break;
     case WA_TOKENS: vw_do_tokens(w, a); break;
     case WA_FINISH:
@@ -250,7 +280,7 @@ static void vw_do(struct vworker *w, const struct worker_action *a)
     case WA_SYNC: w->out[w->n_out++] = (struct vw_msg){.kind = VW_SYNC, .gw = a->gw}; break;
     case WA_FREE:
         if (!w->seqs[a->slot].used) BAD(w, "a free slot is freed");
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < VW_STEPS; i++) {
             for (uint32_t k = 0; w->steps[i].id != 0 && k < w->steps[i].n_spans; k++) {
                 if (w->steps[i].spans[k].slot == a->slot && !w->steps[i].spans[k].gone)
                     BAD(w, "a slot in flight is freed");
@@ -362,7 +392,8 @@ void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct v
                        .max_total = s->max_total,
                        .stop_at = s->stop_at,
                        .shared_key = s->shared_key,
-                       .n_shared = s->n_shared};
+                       .n_shared = s->n_shared,
+                       .host_choice = s->host_choice};
     if (ev.submit.slot != WORKER_SLOT_NONE) w->seqs[ev.submit.slot] = q;
     if (s->scope != 0 && s->n_tokens <= VW_IDS) {
         for (uint32_t i = 0; i < s->n_tokens; i++) ids[i] = vw_id(&q, i);
@@ -379,6 +410,7 @@ void vw_submit(struct vworker *w, uint32_t gw, struct sub_id sub, const struct v
     ev.submit.cls = s->cls;
     ev.submit.tag = s->tag;
     ev.submit.refused = s->refused;
+    ev.submit.host_choice = s->host_choice;
     vw_event(w, &ev, now_ns, trace);
 }
 
@@ -401,6 +433,11 @@ static struct worker_token vw_span_end(struct vworker *w, struct vw_span *sp)
 {
     struct worker_token t = {.slot = sp->slot};
     struct vw_seq *q = &w->seqs[sp->slot];
+    if (sp->ref && sp->drop) { /* the drop came too late, but what it made is ignored */
+        w->surplus++;
+        w->computed += sp->n;
+        return t;
+    }
     for (uint32_t p = 0; p < sp->pos; p++) {
         if (*vw_cell(w, sp, p) != vw_content(sp, p))
             BAD(w, "a span read a position that is not there");
@@ -421,6 +458,36 @@ static struct worker_token vw_span_end(struct vworker *w, struct vw_span *sp)
     return t;
 }
 
+static struct vw_step *vw_behind(struct vworker *w, uint64_t id)
+{
+    for (int i = 0; i < VW_STEPS; i++) {
+        if (w->steps[i].id != 0 && w->steps[i].behind == id) return &w->steps[i];
+    }
+    return NULL;
+}
+
+static void vw_dropped(struct vworker *w, uint64_t step, uint32_t span, uint64_t now_ns,
+                       struct buf *trace)
+{
+    struct worker_event ev = {.kind = WE_SPAN_DROPPED};
+    ev.step.step = step;
+    ev.step.span = span;
+    vw_event(w, &ev, now_ns, trace);
+}
+
+static void vw_end(struct vworker *w, struct vw_step *st, uint64_t now_ns, struct buf *trace);
+
+static void vw_drop_behind(struct vworker *w, uint64_t id, uint64_t now_ns, struct buf *trace)
+{
+    struct vw_step *st = vw_behind(w, id);
+    for (uint32_t i = 0; st != NULL && i < st->n_spans; i++) {
+        if (st->spans[i].gone) continue;
+        st->spans[i].gone = 1;
+        vw_dropped(w, st->id, i, now_ns, trace);
+    }
+    if (st != NULL) vw_end(w, st, now_ns, trace);
+}
+
 static void vw_end(struct vworker *w, struct vw_step *st, uint64_t now_ns, struct buf *trace)
 {
     struct worker_token tokens[VW_SPANS];
@@ -436,8 +503,12 @@ static void vw_end(struct vworker *w, struct vw_step *st, uint64_t now_ns, struc
         w->late_drops += st->spans[i].drop;
         if (!ev.step.failed) tokens[ev.step.n_tokens++] = vw_span_end(w, &st->spans[i]);
     }
+    uint64_t id = st->id;
+    if (ev.step.failed) vw_drop_behind(w, id, now_ns, trace); /* no input will come */
     memset(st, 0, sizeof *st);
+    if (vw_behind(w, id) != NULL && !ev.step.failed) vw_behind(w, id)->behind = 0;
     vw_event(w, &ev, now_ns, trace);
+    if (ev.step.failed) vw_drop_behind(w, id, now_ns, trace); /* launched after its source failed */
 }
 
 static bool vw_confirm_drop(struct vworker *w, struct vw_step *st, uint64_t now_ns,
@@ -448,10 +519,23 @@ static bool vw_confirm_drop(struct vworker *w, struct vw_step *st, uint64_t now_
         if (!sp->drop || sp->gone) continue;
         sp->gone = 1;
         w->drops++;
-        struct worker_event ev = {.kind = WE_SPAN_DROPPED};
-        ev.step.step = st->id;
-        ev.step.span = i;
-        vw_event(w, &ev, now_ns, trace);
+        vw_dropped(w, st->id, i, now_ns, trace);
+        return true;
+    }
+    return false;
+}
+
+/* What waits for a step loses a span at once, and ends with the last one. */
+static bool vw_advance_queued(struct vworker *w, uint64_t now_ns, struct buf *trace)
+{
+    for (int i = 0; i < VW_STEPS; i++) {
+        struct vw_step *st = &w->steps[i];
+        uint32_t live = 0;
+        if (st->id == 0 || st->behind == 0) continue;
+        if (vw_confirm_drop(w, st, now_ns, trace)) return true;
+        for (uint32_t k = 0; k < st->n_spans; k++) live += !st->spans[k].gone;
+        if (live > 0) continue;
+        vw_end(w, st, now_ns, trace);
         return true;
     }
     return false;
@@ -464,6 +548,15 @@ bool vw_busy(const struct vworker *w)
     for (uint32_t i = 0; st != NULL && i < st->n_spans; i++) {
         if (st->spans[i].drop && !st->spans[i].gone) return true;
     }
+    for (int k = 0; k < VW_STEPS; k++) { /* queued behind a parked one: its drops, and its end */
+        st = &w->steps[k];
+        uint32_t live = 0;
+        for (uint32_t i = 0; st->id != 0 && st->behind != 0 && i < st->n_spans; i++) {
+            if (st->spans[i].drop && !st->spans[i].gone) return true;
+            live += !st->spans[i].gone;
+        }
+        if (st->id != 0 && st->behind != 0 && live == 0) return true;
+    }
     return false;
 }
 
@@ -471,6 +564,7 @@ bool vw_advance(struct vworker *w, uint64_t now_ns, struct buf *trace)
 {
     struct vw_step *st = vw_parked(w);
     if (st != NULL && vw_confirm_drop(w, st, now_ns, trace)) return true;
+    if (vw_advance_queued(w, now_ns, trace)) return true;
     st = vw_running(w);
     if (st == NULL) return vw_end_copy(w, now_ns, trace);
     if (w->n_copies > 0 && ++w->copy_turn % 2 == 0) (void)vw_end_copy(w, now_ns, trace);

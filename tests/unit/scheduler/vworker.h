@@ -48,6 +48,7 @@ struct vw_seq {
     uint32_t high, redone; /* positions computed; how often it was started over */
     uint64_t shared_key;   /* of ids [0, n_shared) */
     uint32_t n_shared;
+    bool host_choice;
 };
 
 struct vw_copy {
@@ -58,7 +59,8 @@ struct vw_copy {
 
 struct vw_span {
     uint32_t slot, pos, n, score_from, score_to, n_blocks, blocks[VW_TABLE];
-    uint8_t sample, drop, gone;
+    uint8_t sample, drop, gone, ref;
+    uint32_t ref_span;
     uint64_t key, shared_key;
     uint32_t n_shared;
 };
@@ -67,6 +69,7 @@ struct vw_step {
     uint64_t id;
     uint32_t n_spans, segments;
     uint8_t rank, parked, park_asked;
+    uint64_t behind; /* the step whose ids it waits for, 0 = none */
     struct vw_span spans[VW_SPANS];
 };
 
@@ -80,6 +83,7 @@ struct vw_submit {
     uint32_t n_shared;
     uint64_t scope; /* root of its prefixes; 0 = no ids are told */
     uint32_t account, quota, tpot_ms;
+    bool host_choice;
 };
 
 struct vworker {
@@ -87,7 +91,7 @@ struct vworker {
     const char *bad;
     uint32_t max_slots, n_segments, max_tokens, max_rows;
     struct vw_seq seqs[VW_SLOTS];
-    struct vw_step steps[2];
+    struct vw_step steps[3];
     uint64_t content[VW_BLOCKS][VW_BT];
     struct vw_msg out[VW_OUT];
     uint32_t n_out;
@@ -99,6 +103,7 @@ struct vworker {
     /* counted since start */
     uint64_t submitted[2], parks, drops, late_drops, continues, copied[2];
     uint64_t computed; /* positions of ended spans */
+    uint64_t launched, surplus; /* steps behind a running one; their spans that were ignored */
     uint32_t last_positions, last_spans; /* of the step submitted last */
     uint32_t last_submit_rank;
 };

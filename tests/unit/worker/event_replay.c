@@ -69,6 +69,7 @@ static void read_config(struct replay *r, const char *line) {
     c->pool.prefix_cache = value(line, "prefix_cache", 0) != 0;
     c->debug_resume = (uint32_t)value(line, "debug_resume", 0);
     c->n_segments = (uint32_t)value(line, "n_segments", 0);
+    c->max_refs = (uint32_t)value(line, "max_refs", 0);
     c->interference_permille = (uint32_t)value(line, "interference_permille", 0);
     c->copy_ns = value(line, "copy_ns", 0);
     read_cost(c, line);
@@ -138,6 +139,7 @@ static void read_event(struct replay *r, const char *line, struct worker_event *
     ev->submit.from = ev->from;
     ev->submit.max_total = (uint32_t)value(line, "max_total", 0);
     ev->submit.refused = value(line, "refused", 0) != 0;
+    ev->submit.host_choice = value(line, "host_choice", 0) != 0;
     ev->submit.account = (uint32_t)value(line, "account", 0);
     ev->submit.quota = (uint32_t)value(line, "quota", 0);
     ev->submit.ttft_ms = (uint32_t)value(line, "ttft_ms", 0);

@@ -93,10 +93,11 @@ START_TEST(actions_as_text) {
                                .slot = 3,
                                .from = 4,
                                .to = 5,
+                               .cached = 3,
                                .finish = FINISH_EOS};
     event_text_action(&b, &a, 2);
     text_is(&b, "{\"ns\":2,\"action\":\"tokens\",\"gw\":0,\"sub\":[1,2],\"slot\":3,\"from\":4,"
-                "\"to\":5,\"finish\":\"eos\"}\n");
+                "\"to\":5,\"cached\":3,\"finish\":\"eos\"}\n");
     buf_deinit(&b);
 }
 END_TEST
