@@ -117,7 +117,8 @@ class Limits(ApiTest):
         self.assertLess(self.cpu_s(p) - cpu, 0.6 * (time.monotonic() - start) + 0.5)
         for s in slow:
             s.s.close()
-        self.assertEqual(p.chat(max_tokens=1).status, 200)
+        # the loop may come to the new connection before the last of the closed ones
+        wait_until(lambda: p.chat(max_tokens=1).status == 200, "a free connection")
         c.s.close()
         p.wait_idle()
 
