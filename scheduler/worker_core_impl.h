@@ -110,7 +110,7 @@ struct wc_step {
     struct step_shape shape;
     uint32_t n_spans, segments;
     uint8_t rank, parked, park_asked;
-    uint8_t disturbed; /* parked or lost a span: its time teaches nothing */
+    uint8_t disturbed; /* lost a span: its time teaches nothing (parked time does not count) */
     uint8_t floor;     /* spends what a class is owed: not parked */
     uint8_t behind;    /* queued: 1 + index of the step that it refers to, 0 = not queued */
     uint8_t pad[6];

@@ -54,7 +54,7 @@ void wc_step_parked(struct worker_core *c, const struct worker_event *ev)
     struct wc_step *st = &c->steps[wc_step_find(c, ev->step.step)];
     assert(st->park_asked && !st->parked);
     st->park_asked = 0;
-    st->parked = st->disturbed = 1;
+    st->parked = 1;
     if (ev->step.segments_done > st->segments) { /* park_max counts from the last one it finished */
         st->segments = ev->step.segments_done;
         st->progress_ns = c->now_ns;
