@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define BLOCKS 32u
-#define SLOTS 40u
+#define SLOTS ENGINE_COPIES_MAX /* a slot of its own for each copy that may be live: engine.c sees to that */
 #define STRIDE_MAX (20u * 4096u)
 #define SEGMENTS 3
 
