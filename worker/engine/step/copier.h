@@ -52,7 +52,8 @@ int copier_submit(struct copier *c, const struct engine_copy *copy);
 /* A step ended: fences may have opened. Takes no lock. */
 void copier_step_ended(struct copier *c);
 /* The runner's completions, then those of copies. The descriptor is readable while some wait; it may
- * be readable once more without cause, because a lane signals after it published. */
+ * be readable without cause, in a row once for each lane (it signals after it published, and its end may have been
+ * polled between the two) and once after a poll that filled `out`. */
 int copier_poll(struct copier *c, struct engine_completion *out, int max);
 void *copier_host(const struct copier *c, uint32_t slot); /* NULL: no such slot */
 
