@@ -1,6 +1,6 @@
-/* bench_link.c - the worker alone, driven at the link: isolation, yield, collapse, orphan.
+/* bench_link.c - the worker alone, driven at the link: isolation, yield, collapse, checks, orphan.
  *
- * usage: bench_link isolation|yield|collapse|orphan [flags]    (--help)
+ * usage: bench_link isolation|yield|collapse|checks|orphan [flags]    (--help)
  * Exit: 0 all bars met, 1 one missed or the run is void, 2 it could not be run, 77 no model.
  */
 #include "tests/bench/bench_link.h"
@@ -12,28 +12,33 @@
 #include <string.h>
 
 static const char usage[] =
-    "usage: bench_link isolation|yield|collapse|orphan [flags]\n\n"
-    "  isolation  real-time beside a full batch: ratios of latency, harvest, exactness\n"
-    "  yield      from a real-time request's sending to its first computed segment\n"
+    "usage: bench_link isolation|yield|collapse|checks|orphan [flags]\n\n"
+    "  isolation  real-time beside a full batch: ratios of latency, harvest, exactness (8 min)\n"
+    "  yield      from a real-time request's sending to its first computed segment (4 min)\n"
     "  collapse   batch throughput at 1 to 24 times the pool's demand, with real-time waves\n"
-    "  orphan     a gateway that dies and returns under its name: adoption, nothing twice\n\n"
+    "             (11 min)\n"
+    "  checks     what checksums and holds cost a worker that swaps (40 s)\n"
+    "  orphan     a gateway that dies and returns under its name: adoption, nothing twice\n"
+    "             (20 s)\n"
+    "Worker on core 0, driver on core 1, nothing else should run. Exit 0: all bars met; 1: one\n"
+    "missed, or void; 2: it could not be run; 77: no model.\n\n"
     "  --model FILE          default: what the tests use; exit 77 without one\n"
     "  --program FILE        sluice-worker (default: of this build)\n"
     "  --sluice FILE         for `bench engine` beside it (default: of this build)\n"
     "  --engine cpu|null     default cpu\n"
     "  --seed N --json --quick\n"
-    "  --requests N          real-time requests an arm (2000)\n"
+    "  --requests N          real-time requests an arm (450)\n"
     "  --target U            worker busy by real-time alone (0.40); --rate R fixes the rate\n"
     "  --seats N --kv-tokens N --prefill-chunk N --batch-in N --batch-out N\n"
     "  --seconds S --warm S  least length of an arm with batch; batch alone before it\n"
-    "  --verify N            batch answers compared with the same alone (200)\n"
+    "  --verify N            batch answers compared with the same alone (60)\n"
     "  --tries N             yield: counted tries of each kind (300); --context N (2048)\n"
     "  --away S              orphan: how long the gateway is gone (3)\n"
-    "  --host-kv N           isolation, collapse: positions of the host tier (8 x the pool)\n"
+    "  --host-kv N           isolation, collapse, checks: positions of the host tier (8 x the pool)\n"
     "  --copy-gbps X         collapse: the throttled copy's rate\n"
     "  --worker-core N --driver-core N   default 0 and 1; -1 = anywhere\n"
     "  --only prefill|decode yield: one kind\n"
-    "  --keep-log FILE       yield: the event log stays there\n"
+    "  --keep-log FILE       isolation, yield, checks: the event log stays there\n"
     "  --worker FLAG         a flag of the worker, as it is; repeatable\n";
 
 struct flag_row {
@@ -126,6 +131,12 @@ void bench_add_flag(struct driver_config *c, const char *flag) {
         c->more[n] = flag;
 }
 
+void bench_first_flag(struct driver_config *c, const char *flag) {
+    memmove(c->more + 1, c->more, (DRIVER_MORE_MAX - 2) * sizeof(*c->more));
+    c->more[0] = flag;
+    c->more[DRIVER_MORE_MAX - 1] = NULL;
+}
+
 bool bench_host_tier(const struct bench_options *o, struct driver_config *c) {
     static char flag[64];
     uint32_t n = o->host_kv < 0 ? c->kv_tokens * 8 : (uint32_t)o->host_kv;
@@ -178,6 +189,8 @@ static int run(const struct bench_options *o, const char *sub, struct bench_repo
         return bench_yield(o, r, e);
     if (strcmp(sub, "collapse") == 0)
         return bench_collapse(o, r, e);
+    if (strcmp(sub, "checks") == 0)
+        return bench_checks(o, r, e);
     if (strcmp(sub, "orphan") == 0)
         return bench_orphan(o, r, e);
     return err_set(e, ERR_BAD_VALUE, "no such subcommand: %s", sub);
@@ -187,9 +200,13 @@ int main(int argc, char **argv) {
     static char program[4300], sluice[4300];
     struct err e = {0};
     struct bench_options o = {
-        .seed = 1, .target = 0.40, .worker_core = 0, .driver_core = 1, .verify = 200, .away_s = 3,
+        .seed = 1, .target = 0.40, .worker_core = 0, .driver_core = 1, .verify = 60, .away_s = 3,
         .host_kv = -1};
     struct bench_report r = {0};
+    if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+        fputs(usage, stdout);
+        return 0;
+    }
     if (argc < 2 || argv[1][0] == '-' || take_flags(&o, argc, argv) != 0) {
         fputs(usage, stderr);
         return 2;

@@ -58,10 +58,12 @@ struct arm {
     bool open_ended;              /* 0.75 to 1.25, and their ends are known to nobody before */
     double warm_s, seconds; /* batch alone before the start; least length */
     uint64_t seed;          /* of its ids: fresh in each arm */
+    uint64_t length_seed;   /* of its batch's lengths: arms that are compared have one */
     /* what came */
     struct driver_request *rt;
     struct driver_request **batch;
     uint32_t n_batch, cap_batch, live_batch, rt_left, shortest;
+    uint64_t from_ns, to_ns;
     double wall_s, cpu_s, late_p99_s;
     double busy;                          /* device time / uptime, from STATUS */
     double seats_used;                    /* mean of active batch sequences, from STATUS */
@@ -77,16 +79,18 @@ double arm_tax(const struct arm *a); /* (positions computed - useful) / useful, 
 /* The same request on a worker that runs nothing else: 1 = identical, 0 = differs, -1 = error. */
 int alone_compare(struct link_driver *d, const struct driver_request *r, struct err *e);
 
-/* tokens/s of `sluice bench engine`: a prompt of n_in, and `seqs` sequences decoding at `context`.
- * -1 = it could not be run. No worker should be busy meanwhile. */
-int bench_engine_rate(const struct bench_options *o, uint32_t n_in, uint32_t context,
-                      uint32_t seqs, double *prefill, double *decode);
+/* tokens/s of `sluice bench engine`: a prompt of n_in, and decode of each of `n` widths at
+ * `context`. -1 = it could not be run. No worker should be busy meanwhile. */
+int bench_engine_rates(const struct bench_options *o, uint32_t n_in, uint32_t context,
+                       const uint32_t *widths, uint32_t n, double *prefill, double *decode);
 
 struct driver_config bench_worker(const struct bench_options *o);
 /* Gives it a host tier if the worker knows of one; false = it does not, or --host-kv 0. The flag
  * lives as long as the process. */
 bool bench_host_tier(const struct bench_options *o, struct driver_config *c);
 void bench_add_flag(struct driver_config *c, const char *flag);
+/* Before all others: what the command line says wins. */
+void bench_first_flag(struct driver_config *c, const char *flag);
 double bench_quantile(const double *sorted, size_t n, double q);
 void bench_sort(double *v, size_t n);
 
@@ -103,6 +107,7 @@ double bench_arm_stat(const struct arm *a, enum bench_what what, enum bench_stat
 int bench_isolation(const struct bench_options *o, struct bench_report *r, struct err *e);
 int bench_yield(const struct bench_options *o, struct bench_report *r, struct err *e);
 int bench_collapse(const struct bench_options *o, struct bench_report *r, struct err *e);
+int bench_checks(const struct bench_options *o, struct bench_report *r, struct err *e);
 int bench_orphan(const struct bench_options *o, struct bench_report *r, struct err *e);
 
 #endif

@@ -29,7 +29,7 @@ void arrivals_free(struct arrivals *a) {
 static uint32_t spread(const struct arm *a, uint32_t mean, uint64_t i) {
     uint32_t width = a->open_ended ? mean / 2 : mean;
     uint32_t low = mean - width / 2;
-    return (low > 0 ? low : 1) + (uint32_t)(rand_at(a->seed, i) % (width + 1));
+    return (low > 0 ? low : 1) + (uint32_t)(rand_at(a->length_seed, i) % (width + 1));
 }
 
 static struct driver_request *new_batch(struct arm *a) {
@@ -210,7 +210,9 @@ int arm_run(struct arm *a, struct err *e) {
     uint64_t t0 = driver_clock_ns();
     if (play(a, t0, e) != 0)
         return -1;
-    a->wall_s = (double)(driver_clock_ns() - t0) * 1e-9;
+    a->from_ns = t0;
+    a->to_ns = driver_clock_ns();
+    a->wall_s = (double)(a->to_ns - t0) * 1e-9;
     a->cpu_s = driver_cpu_s(a->d) - cpu;
     count(a, &ids[1], &preempted[1]);
     a->batch_ids = ids[1] - ids[0];

@@ -13,24 +13,29 @@ static double rate_of(const char *json, const char *name) {
     return at != NULL ? strtod(at + 9, NULL) : 0;
 }
 
-int bench_engine_rate(const struct bench_options *o, uint32_t n_in, uint32_t context,
-                      uint32_t seqs, double *prefill, double *decode) {
-    char command[9000], name[40];
+int bench_engine_rates(const struct bench_options *o, uint32_t n_in, uint32_t context,
+                       const uint32_t *widths, uint32_t n, double *prefill, double *decode) {
+    char command[9000], name[40], list[200] = "", part[4096];
     struct buf json = {0};
-    char part[4096];
-    size_t n;
+    size_t got;
+    for (uint32_t i = 0; i < n; i++)
+        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%u", i > 0 ? "," : "",
+                 widths[i]);
     snprintf(command, sizeof(command),
-             "taskset -c %d '%s' bench engine --model '%s' --threads 1 --seqs %u --context %u "
-             "--prefill %u --rounds 3 --json 2>/dev/null",
-             o->worker_core < 0 ? 0 : o->worker_core, o->sluice, o->model, seqs, context, n_in);
+             "taskset -c %d '%s' bench engine --model '%s' --threads 1 --seqs %s --context %u "
+             "--prefill %u --rounds 5 --json 2>/dev/null",
+             o->worker_core < 0 ? 0 : o->worker_core, o->sluice, o->model, list, context, n_in);
     FILE *f = popen(command, "r");
-    while (f != NULL && (n = fread(part, 1, sizeof(part), f)) > 0)
-        buf_add(&json, part, n);
-    int rc = f != NULL ? pclose(f) : -1;
+    while (f != NULL && (got = fread(part, 1, sizeof(part), f)) > 0)
+        buf_add(&json, part, got);
+    int rc = f != NULL && pclose(f) == 0 ? 0 : -1;
     snprintf(name, sizeof(name), "prefill %u at", n_in);
     *prefill = rate_of(buf_str(&json), name);
-    snprintf(name, sizeof(name), "decode %u at", seqs);
-    *decode = rate_of(buf_str(&json), name);
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(name, sizeof(name), "decode %u at", widths[i]);
+        decode[i] = rate_of(buf_str(&json), name);
+        rc = decode[i] > 0 ? rc : -1;
+    }
     buf_deinit(&json);
-    return rc == 0 && *prefill > 0 && *decode > 0 ? 0 : -1;
+    return *prefill > 0 ? rc : -1;
 }

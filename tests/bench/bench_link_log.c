@@ -15,6 +15,11 @@ struct reader {
     uint64_t cap_steps, running; /* running: step that computes; 0 = none */
     uint32_t cap_arrivals;
     uint32_t *waits; /* by slot: arrival that no step has had yet */
+    uint8_t *live;   /* by slot: real-time, its last token not made */
+    uint32_t n_live;
+    uint64_t last_ns;
+    struct log_window *windows;
+    uint32_t n_windows, window; /* window: the first that is not over */
     bool no_memory;
 };
 
@@ -43,6 +48,40 @@ static struct log_step *step_at(struct reader *r, uint64_t id) {
     return &r->l->steps[id];
 }
 
+static bool lower_runs(const struct reader *r) {
+    return r->running != 0 && r->l->steps[r->running].rank != 0;
+}
+
+static struct log_window *window(struct reader *r) {
+    struct log_window *w = r->window < r->n_windows ? &r->windows[r->window] : NULL;
+    return w != NULL && r->last_ns >= w->from_ns ? w : NULL;
+}
+
+/* What was true since the last line. */
+static void pass_time(struct reader *r, const char *line) {
+    uint64_t ns = value(line, "ns"), dt = ns > r->last_ns ? ns - r->last_ns : 0;
+    struct log_window *w = window(r);
+    if (ns == 0)
+        return;
+    if (w != NULL) {
+        w->latency_s += 1e-9 * (double)dt * r->n_live;
+        w->behind_s += lower_runs(r) ? 1e-9 * (double)dt * r->n_live : 0;
+    }
+    r->last_ns = ns > r->last_ns ? ns : r->last_ns;
+    while (r->window < r->n_windows && ns >= r->windows[r->window].to_ns)
+        r->window++;
+}
+
+static void set_live(struct reader *r, uint64_t slot, bool live) {
+    if (slot >= SLOTS_MAX || (r->live[slot] != 0) == live)
+        return;
+    r->live[slot] = live;
+    r->n_live += live ? 1 : UINT32_MAX;
+    struct log_window *w = window(r);
+    if (live && w != NULL)
+        w->requests++;
+}
+
 static void on_submit(struct reader *r, const char *line) {
     struct link_log *l = r->l;
     unsigned long long incarnation = 0, counter = 0;
@@ -59,18 +98,20 @@ static void on_submit(struct reader *r, const char *line) {
         l->arrivals = p;
     }
     sscanf(sub, "\"sub\":[%llu,%llu]", &incarnation, &counter);
-    bool beside = r->running != 0 && l->steps[r->running].rank != 0;
+    bool beside = lower_runs(r);
     l->arrivals[l->n_arrivals] = (struct log_arrival){.incarnation = incarnation,
                                                       .counter = counter,
                                                       .submit_ns = value(line, "ns"),
                                                       .beside = beside ? r->running : 0};
     r->waits[slot] = l->n_arrivals++;
+    set_live(r, slot, value(line, "refused") == 0);
 }
 
 static void on_step_submit(struct reader *r, const char *line) {
     uint64_t id = value(line, "step");
     struct log_step *s = step_at(r, id);
     const char *at = strstr(line, "\"spans\":[");
+    struct log_window *w = window(r);
     unsigned slot, pos, n;
     if (s == NULL || at == NULL)
         return;
@@ -81,6 +122,10 @@ static void on_step_submit(struct reader *r, const char *line) {
         s->tokens += n;
         s->spans++;
         s->shortest = pos < s->shortest ? pos : s->shortest;
+        if (w != NULL) {
+            w->holds++;
+            w->held_blocks += (pos + n + 15) / 16;
+        }
         if (slot < SLOTS_MAX && r->waits[slot] != NOBODY) {
             r->l->arrivals[r->waits[slot]].step = id;
             r->waits[slot] = NOBODY;
@@ -101,9 +146,23 @@ static void on_step_end(struct reader *r, const char *line) {
     s->device_ns = value(line, "device_ns");
     s->segments = (uint32_t)value(line, "segments_done");
     r->running = r->running == id ? 0 : r->running;
+    struct log_window *w = window(r);
+    if (w == NULL)
+        return;
+    w->rank_s[s->rank != 0] += 1e-9 * (double)s->device_ns;
+    if (s->rank == 0 && s->tokens == s->spans)
+        w->decode_steps[s->spans < LOG_WIDTHS ? s->spans : LOG_WIDTHS]++;
+    else if (s->rank == 0)
+        w->prefill_tokens += s->tokens;
+}
+
+static void on_tokens(struct reader *r, const char *line) {
+    if (strstr(line, "\"finish\":\"\"") == NULL && strstr(line, "\"finish\":\"none\"") == NULL)
+        set_live(r, value(line, "slot"), false);
 }
 
 static void on_line(struct reader *r, const char *line) {
+    pass_time(r, line);
     if (strstr(line, "\"event\":\"submit\"") != NULL) {
         on_submit(r, line);
     } else if (strstr(line, "\"action\":\"step_submit\"") != NULL) {
@@ -117,19 +176,31 @@ static void on_line(struct reader *r, const char *line) {
         r->running = 0;
     } else if (strstr(line, "\"action\":\"step_continue\"") != NULL) {
         r->running = value(line, "step");
+    } else if (strstr(line, "\"action\":\"tokens\"") != NULL) {
+        on_tokens(r, line);
+    } else if (strstr(line, "\"action\":\"free\"") != NULL) {
+        set_live(r, value(line, "slot"), false);
+    } else if (strstr(line, "\"action\":\"copy\"") != NULL) {
+        if (window(r) != NULL)
+            window(r)->copies++;
     } else if (strstr(line, "{\"dropped\":") == line) {
         r->l->dropped += value(line, "dropped");
     }
 }
 
-int link_log_read(struct link_log *l, const char *path, struct err *e) {
+int link_log_read(struct link_log *l, const char *path, struct log_window *windows, uint32_t n,
+                  struct err *e) {
     *l = (struct link_log){0};
-    struct reader r = {.l = l, .waits = mem_array(SLOTS_MAX, sizeof(*r.waits))};
+    struct reader r = {.l = l,
+                       .waits = mem_array(SLOTS_MAX, sizeof(*r.waits)),
+                       .live = mem_zalloc(SLOTS_MAX),
+                       .windows = windows,
+                       .n_windows = n};
     char *line = NULL; /* getline's: the library's block */
     size_t cap = 0;
     FILE *f = fopen(path, "re");
     int rc = 0;
-    if (f == NULL || r.waits == NULL) {
+    if (f == NULL || r.waits == NULL || r.live == NULL) {
         rc = err_set(e, ERR_IO, "cannot read %s: %s", path, strerror(errno));
     } else {
         memset(r.waits, 0xff, SLOTS_MAX * sizeof(*r.waits));
@@ -140,6 +211,7 @@ int link_log_read(struct link_log *l, const char *path, struct err *e) {
     }
     free(line);
     mem_free(r.waits);
+    mem_free(r.live);
     if (f != NULL)
         fclose(f);
     return rc;

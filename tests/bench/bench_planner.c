@@ -11,12 +11,14 @@
  *   decode    every span one position, context up to 2k
  *   prefill   every span a chunk of a prompt, context up to 2k
  *   long      a span behind more than 2,048 positions (of any kind)
- *   parked    the first step after a park, or after a pause of > 5 ms
+ *   parked    the first step after a park, or after a pause of > 5 ms (after_park: without pauses)
  * and of all steps. The fourth group is left out of the others. --csv prints every step instead. --cpu takes
  * the CPU time of the process in place of device time (one thread only): what a busy machine
  * does to the clock is no fault of the model, and no figure of merit either.
  * K and V are copies of one computed prompt: what a step costs does not depend on their bytes.
- * Without a model: the one tests use, or exit 77. Needs 1.2 GB. bars: median 10 %, p90 25 %.
+ * Without a model: the one tests use, or exit 77. Needs 1.2 GB. About 2 minutes on a quiet core.
+ * Exit: 0 each of the kinds has median <= 10 % and p90 <= 25 % over >= 100 steps, 1 one has not,
+ * 2 it could not be run.
  */
 #include "base/hash.h"
 #include "cli/engine_flags.h"
@@ -44,8 +46,10 @@
 #define OWN (CHUNK / BLOCK + 2)      /* blocks a sequence writes */
 #define COLD_NS 5000000
 
-enum group { DECODE, PREFILL, LONG_CONTEXT, PARKED, ALL, GROUPS };
-static const char *const names[GROUPS] = {"decode", "prefill", "long", "parked", "all"};
+#define LEAST 100
+enum group { DECODE, PREFILL, LONG_CONTEXT, PARKED, AFTER_PARK, ALL, GROUPS };
+static const char *const names[GROUPS] = {"decode", "prefill", "long", "parked", "after_park",
+                                          "all"};
 
 struct seq { uint32_t pos, chunk, shift; }; /* chunk: 1 = decode */
 
@@ -64,7 +68,7 @@ static struct step_cost cost;
 static int32_t ids[CHUNK];
 static uint64_t seed = 1, draws, step_id, last_end_ns;
 static uint32_t n_steps = 1500, done;
-static bool csv, by_cpu;
+static bool csv, by_cpu, after_park;
 static double *errors[GROUPS];
 static int counts[GROUPS];
 static double ran_ns, told_ns, off_ns;
@@ -155,6 +159,8 @@ static void learn(const struct plan *p, uint64_t told, uint64_t device_ns, bool 
     told_ns += (double)told;
     off_ns += error * (double)device_ns;
     note(ALL, error);
+    if (after_park)
+        note(AFTER_PARK, error);
     if (p->shape.cold)
         note(PARKED, error);
     else if (p->longest > LONG)
@@ -200,7 +206,9 @@ static void run_realtime(void)
             plan_span(&p, SEQS + i, &q, 1, true);
         }
     }
+    after_park = true;
     run_alone(&p, true);
+    after_park = false;
 }
 
 static void finish(struct plan *p, uint64_t told, uint64_t device_ns, bool was_parked)
@@ -320,25 +328,30 @@ static void fill_pool(uint32_t n_blocks)
     }
 }
 
-static void print_group(enum group g, bool json)
+/* 1 = above the bars, or too few to say. */
+static int print_group(enum group g, bool json)
 {
     double median = counts[g] ? bench_quantile(errors[g], counts[g], 0.5) : 0;
     double p90 = counts[g] ? bench_quantile(errors[g], counts[g], 0.9) : 0;
-    bool ok = median <= 0.10 && p90 <= 0.25;
+    bool ok = g == ALL || (median <= 0.10 && p90 <= 0.25 && counts[g] >= LEAST);
     if (json)
-        printf("\"%s\":{\"n\":%d,\"median\":%.4f,\"p90\":%.4f},", names[g], counts[g], median, p90);
+        printf("\"%s\":{\"n\":%d,\"median\":%.4f,\"p90\":%.4f,\"met\":%s},", names[g], counts[g],
+               median, p90, ok ? "true" : "false");
     else
-        printf("%-8s %6d steps   median %5.1f %%   p90 %5.1f %%%s\n", names[g], counts[g],
-               100 * median, 100 * p90, g == ALL || ok ? "" : "   above 10 % or 25 %");
+        printf("%-10s %6d steps   median %5.1f %%   p90 %5.1f %%%s\n", names[g], counts[g],
+               100 * median, 100 * p90,
+               ok ? "" : counts[g] < LEAST ? "   too few" : "   above 10 % or 25 %");
+    return !ok;
 }
 
-static void print_figures(bool json)
+static int print_figures(bool json)
 {
     static const char *const words[COST_FEATURES] = {"one",   "first", "spill", "rows",
                                                      "reads", "pairs", "cold",  "head"};
     printf(json ? "{\"seed\":%llu," : "seed %llu\n", (unsigned long long)seed);
+    int missed = 0;
     for (enum group g = 0; g < GROUPS; g++)
-        print_group(g, json);
+        missed += print_group(g, json);
     printf(json ? "\"bias\":%.4f,\"weighted\":%.4f,\"coefficients_ns\":{"
                 : "foretold / run %.3f, error of the time as a whole %.3f\n",
            json ? told_ns / ran_ns - 1 : told_ns / ran_ns, off_ns / ran_ns);
@@ -346,6 +359,7 @@ static void print_figures(bool json)
         printf(json ? "%s\"%s\":%.0f" : "%s%s %.0f", i == 0 ? "" : json ? "," : ", ", words[i],
                cost.coef[i]);
     printf(json ? "}}\n" : " ns\n");
+    return missed;
 }
 
 static uint32_t number(const char *text, uint32_t low, uint32_t high)
@@ -408,11 +422,10 @@ int main(int argc, char **argv)
     step_cost_init(&cost, start);
     last_end_ns = now_ns();
     run_all();
-    if (!csv)
-        print_figures(json);
+    int missed = csv ? 0 : print_figures(json);
     engine_close(&eng);
     model_close(&m);
     for (int g = 0; g < GROUPS; g++)
         free(errors[g]);
-    return 0;
+    return missed > 0;
 }
