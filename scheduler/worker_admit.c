@@ -65,29 +65,40 @@ static struct wc_room wc_room_if_all_fell(const struct worker_core *c, const str
     return r;
 }
 
+bool wc_realtime_here(const struct worker_core *c)
+{
+    for (uint32_t k = 0; k < c->cfg.classes.n; k++) {
+        if (c->cfg.classes.rows[k].rank == 0 && c->count[k][WC_ACTIVE] > 0) return true;
+    }
+    return false;
+}
+
 /* Lower sequences grow a block now and then: who starts leaves them their next one, or it would be
- * its own victim soon. */
-static uint32_t wc_headroom(const struct worker_core *c, const struct wc_slot *f)
+ * its own victim soon. Who starts ahead, beside real-time, leaves that its next ones, too. */
+static uint32_t wc_headroom(const struct worker_core *c, const struct wc_slot *f, bool ahead)
 {
     uint32_t n = 0;
     if (f->rank == 0) return 0;
     for (uint32_t i = 0; i < c->n_active; i++) {
         const struct wc_slot *s = &wc_slots(c)[wc_active(c)[i]];
-        uint32_t have;
-        if (s->rank == 0 || !wc_steppable(s)) continue;
+        uint32_t have, soon = wc_blocks_to_start(c, s);
+        if (!wc_steppable(s) || (s->rank == 0 && !ahead)) continue;
         (void)kvpool_table(wc_pool(c), s->seq, &have);
-        n += have < wc_blocks_to_start(c, s) && kvpool_blocks_for(wc_pool(c), wc_target(s) + 1) > have;
+        if (s->rank == 0)
+            n += have < soon ? soon - have : 0;
+        else
+            n += have < soon && kvpool_blocks_for(wc_pool(c), wc_target(s) + 1) > have;
     }
     return n;
 }
 
 /* A seat and `need` blocks for a waiting sequence, over those left to who runs. */
-static enum wc_start wc_make_room(struct worker_core *c, uint32_t slot, uint32_t need,
+static enum wc_start wc_make_room(struct worker_core *c, uint32_t slot, uint32_t need, bool ahead,
                                   struct wc_out *o)
 {
     struct wc_slot *s = &wc_slots(c)[slot];
     bool asked = false;
-    uint32_t spare = wc_headroom(c, s);
+    uint32_t spare = wc_headroom(c, s, ahead);
     for (;;) {
         struct kvpool_stats st = kvpool_stats(wc_pool(c));
         uint32_t room = st.free + st.cached;
@@ -108,7 +119,7 @@ static enum wc_start wc_make_room(struct worker_core *c, uint32_t slot, uint32_t
     }
 }
 
-static void wc_take_seat(struct worker_core *c, uint32_t slot)
+static void wc_take_seat(struct worker_core *c, uint32_t slot, bool ahead)
 {
     struct wc_slot *s = &wc_slots(c)[slot];
     bool again = s->preempted;
@@ -116,14 +127,18 @@ static void wc_take_seat(struct worker_core *c, uint32_t slot)
     s->preempted = 0;
     s->ran_from = s->n_tokens;
     s->checked = 0;
-    if (again && s->resuming)
+    s->ahead = ahead;
+    if (ahead)
+        c->n_ahead++; /* its way back counts when it runs */
+    else if (again && s->resuming)
         c->resumed_swap++;
     else if (again)
         c->resumed_recompute++;
 }
 
 /* Blocks from the host. The pool attaches what the index has and names the copies for the rest. */
-static enum wc_start wc_start_swap(struct worker_core *c, uint32_t slot, struct wc_out *o)
+static enum wc_start wc_start_swap(struct worker_core *c, uint32_t slot, bool ahead,
+                                   struct wc_out *o)
 {
     struct wc_slot *s = &wc_slots(c)[slot];
     uint32_t n = wc_has_root(s) ? wc_hit_ids(s) : 0;
@@ -131,7 +146,7 @@ static enum wc_start wc_start_swap(struct worker_core *c, uint32_t slot, struct 
         return WC_START_BLOCKED;
     s->resuming = kvpool_resuming(wc_pool(c), s->seq);
     c->n_resuming += s->resuming;
-    wc_take_seat(c, slot);
+    wc_take_seat(c, slot, ahead);
     if (s->resuming) wc_swap_in(c, slot, o);
     if (s->resuming && fault_on(FAULT_COPY_UNFENCED)) {
         kvpool_commit(wc_pool(c), s->seq, wc_target(s) - 1);
@@ -171,11 +186,11 @@ static enum wc_start wc_start_fresh(struct worker_core *c, uint32_t slot, uint32
         return WC_START_BLOCKED;
     }
     wc_count_cached(s, hit);
-    wc_take_seat(c, slot);
+    wc_take_seat(c, slot, false);
     return WC_STARTED;
 }
 
-static enum wc_start wc_start(struct worker_core *c, uint32_t slot, struct wc_out *o)
+static enum wc_start wc_start(struct worker_core *c, uint32_t slot, bool ahead, struct wc_out *o)
 {
     struct wc_slot *s = &wc_slots(c)[slot];
     uint32_t need = wc_blocks_to_start(c, s), hit = 0;
@@ -184,10 +199,11 @@ static enum wc_start wc_start(struct worker_core *c, uint32_t slot, struct wc_ou
     need -= hit / c->cfg.pool.block_tokens;
     for (int tries = 0; tries < 2; tries++) {
         uint32_t was = need;
-        enum wc_start r = wc_make_room(c, slot, need, o);
+        enum wc_start r = wc_make_room(c, slot, need, ahead, o);
         if (r != WC_STARTED) return r;
-        r = s->seq != KV_SEQ_NONE && wc_cost_swap_pays(c, slot) ? wc_start_swap(c, slot, o)
-                                                                : wc_start_fresh(c, slot, &need);
+        r = s->seq != KV_SEQ_NONE && wc_cost_swap_pays(c, slot)
+                ? wc_start_swap(c, slot, ahead, o)
+                : wc_start_fresh(c, slot, &need);
         if (r == WC_STARTED) return r;
         if (need == was) need = wc_blocks_to_start(c, s);
     }
@@ -215,7 +231,9 @@ enum wc_start wc_admit(struct worker_core *c, uint8_t rank, uint32_t cls, bool p
                        struct wc_out *o)
 {
     struct wc_full full = {{0}};
+    bool ahead = prefetch && wc_realtime_here(c);
     if (prefetch && c->n_active >= c->seats) return WC_START_NOBODY;
+    if (ahead && c->ahead_stop) return WC_START_NOBODY;
     for (uint32_t k = 0; k < c->n_queued[rank];) {
         uint32_t slot = wc_queue(c, rank)[k];
         const struct wc_slot *s = &wc_slots(c)[slot];
@@ -229,7 +247,7 @@ enum wc_start wc_admit(struct worker_core *c, uint8_t rank, uint32_t cls, bool p
             k++;
             continue;
         }
-        enum wc_start r = wc_start(c, slot, o);
+        enum wc_start r = wc_start(c, slot, ahead, o);
         if (r == WC_START_SKIPPED) {
             wc_mark_full(&full, s);
             k++;

@@ -7,6 +7,8 @@ static const char *wc_check_kv(const struct worker_core *c, const struct wc_slot
     const struct kvpool *p = wc_pool(c);
     if (s->resuming && (s->state != WC_ACTIVE || s->in_step != 0))
         return "a resuming slot has no seat, or is in a step";
+    if (s->ahead && (s->state != WC_ACTIVE || s->in_step != 0 || s->rank == 0))
+        return "a slot brought ahead has no seat, ran, or is real-time's";
     if (s->follows != 0 && s->follows > c->cfg.max_slots) return "a slot follows nobody";
     if (s->seq == KV_SEQ_NONE) return s->state == WC_ACTIVE ? "an active slot has no blocks" : NULL;
     if (s->state == WC_WAITING) {

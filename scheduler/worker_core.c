@@ -148,6 +148,7 @@ uint32_t worker_core_handle(struct worker_core *c, const struct worker_event *ev
     c->now_ns = now_ns;
     wc_dispatch(c, ev, &o);
     wc_schedule(c, &o);
+    wc_swap_ins(c, &o); /* a wave that ended lets them go faster */
     wc_checkpoint(c, &o);
     wc_exit_when_empty(c, &o);
     return o.n;

@@ -58,11 +58,16 @@
  * lower rank the roles change: it is preempted (its published blocks stay), the higher one computes on from the last committed block
  * and the lower one waits for it. A zero root takes no hits and publishes nothing (prompt log-probabilities).
  *
- * Host tier (cfg.pool.n_host > 0): full committed blocks of ACTIVE preemptible sequences are checkpointed while few
- * copies are in flight; preempting forgets clean blocks and recomputes the unclean tail; a preempted sequence resumes by
- * swap-in when the measured copy time of its kept blocks is below the model's time to compute them, else it starts over from
- * what the prefix index has. A resuming sequence has seat and blocks but is in no step until its last copy ended. A copy
- * that failed its checksum cuts the sequence there. Recompute is always legal: nobody waits for host room.
+ * Host tier (cfg.pool.n_host > 0): full committed blocks of ACTIVE sequences are checkpointed while few copies are in
+ * flight: those of preemptible classes below real-time always; of others, which only equals push out, when nothing else is to be
+ * copied, one at a time, and when three quarters of the pool (or of their tenant's quota) are theirs and they might not fit
+ * to their ends. Preempting forgets clean blocks and recomputes the unclean tail; a preempted sequence resumes by
+ * swap-in when the measured copy time of its kept blocks is below the model's time to compute them (below real-time a share of
+ * it: others' steps go on beside), else it starts over from what the prefix index has. Beside a running step, a real-time one
+ * too, lower sequences that resume by swap-in get seat, blocks and copies ahead, where real-time is left a block for each of
+ * its own; beside real-time at most two copies at a time, of the low priority. Real-time takes it all back as it likes:
+ * what has not run since is on the host as before. A resuming sequence has seat and blocks but is in no step until its last
+ * copy ended. A copy that failed its checksum cuts the sequence there. Recompute is always legal: nobody waits for host room.
  *
  * References (cfg.max_refs > 0): behind a running step the next decode step of the same rank may be launched, each span's
  * input being the id that a span of the running step is about to sample; only when nobody else waits for a step and every
@@ -207,6 +212,7 @@ struct worker_stats {
     uint64_t steps[2], preemptions, parks, drops, step_device_ns;
     uint64_t positions[2];         /* computed, waste included, by rank */
     uint64_t resumed_swap, resumed_recompute, swap_in_positions;
+    uint64_t ahead, given_back;    /* seats given back beside real-time steps; of these, taken away unused */
     uint64_t followers, role_changes, faults;
     uint64_t class_ns[CLASSES_MAX], owed_ns[CLASSES_MAX];
     struct step_cost cost[2];

@@ -31,6 +31,7 @@
 
 #define WC_TTFTS 64          /* window of the median */
 #define WC_CHECKPOINTS 2     /* in flight at once: the path is to be idle when a swap-in comes */
+#define WC_GENTLE 2          /* copies in flight, all together, when one beside real-time begins */
 #define WC_OWED_MAX 1000000000ull
 #define WC_PAUSE_NS 5000000u /* after a longer one a step is cold */
 
@@ -76,7 +77,8 @@ struct wc_slot {
     uint8_t counted;      /* counted as a follower */
     uint8_t in_next;      /* 1 + index of the queued step that has a span of it, too; 0 = none */
     uint8_t host_choice;  /* takes no reference */
-    uint8_t pad[3];
+    uint8_t ahead;        /* got its seat back beside real-time, and was in no step since */
+    uint8_t pad[2];
     uint32_t cached;      /* prompt positions its first start took from the index */
 };
 
@@ -124,6 +126,7 @@ struct worker_core {
     uint64_t n_steps[2], n_preemptions, n_parks, n_drops, step_device_ns;
     uint64_t positions[2], class_ns[CLASSES_MAX], owed_ns[CLASSES_MAX];
     uint64_t resumed_swap, resumed_recompute, swap_in_positions, followers, role_changes, faults;
+    uint64_t n_ahead, n_given_back;
     uint64_t next_step, next_arrival, next_admitted, next_copy;
     uint64_t now_ns, last_end_ns, last_step_ns[2];
     struct step_cost cost[2];
@@ -139,6 +142,8 @@ struct worker_core {
     uint32_t debug_turn; /* round robin of the debug switches */
     uint32_t tier_turn;  /* round robin of checkpoints */
     uint8_t draining, exited, planned, cold;
+    uint8_t ahead_stop; /* real-time took back what was brought ahead; until one of it left its seat */
+    uint8_t pad[7];
     uint64_t slots_at, queue_at, active_at, timers_at, names_at, spans_at, copies_at, ids_at;
     uint64_t pool_at, state_bytes, plan_at, order_at; /* byte offsets */
 };
@@ -281,9 +286,10 @@ void wc_drop_youngest(struct worker_core *c, uint32_t step,
 /* worker_admit.c */
 enum wc_start { WC_START_NOBODY, WC_STARTED, WC_START_PENDING, WC_START_BLOCKED, WC_START_SKIPPED };
 /* Seats for those who wait, in order. `cls`: of this class only, WC_NONE = any; `prefetch`: only
- * those whose blocks come back by copies meanwhile. */
+ * those whose blocks come back by copies meanwhile; beside real-time that leaves it its next blocks. */
 enum wc_start wc_admit(struct worker_core *c, uint8_t rank, uint32_t cls, bool prefetch,
                        struct wc_out *o);
+bool wc_realtime_here(const struct worker_core *c); /* one of rank 0 has a seat */
 uint32_t wc_blocks_to_start(const struct worker_core *c, const struct wc_slot *s);
 uint32_t wc_blocks_to_end(const struct worker_core *c, const struct wc_slot *s);
 /* Blocks that come without anybody's help: of spans being dropped, not of copies. */
@@ -330,6 +336,7 @@ bool wc_cost_swap_pays(const struct worker_core *c, uint32_t slot);
 
 /* worker_tier.c */
 void wc_swap_in(struct worker_core *c, uint32_t slot, struct wc_out *o); /* as many as may go */
+void wc_swap_ins(struct worker_core *c, struct wc_out *o);               /* of all who resume */
 void wc_checkpoint(struct worker_core *c, struct wc_out *o);
 void wc_copy_end(struct worker_core *c, const struct worker_event *ev, struct wc_out *o);
 void wc_copies_left(struct worker_core *c, uint32_t slot); /* its sequence gave up its seat */

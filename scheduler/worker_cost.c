@@ -130,7 +130,8 @@ bool wc_cost_swap_pays(const struct worker_core *c, uint32_t slot)
     uint64_t launch = step_cost_ns(&c->cost[s->rank], &none);
     computing = computing > launch ? computing - launch : 0; /* others are in the step anyway */
     /* Computing stops the others, copying runs beside their steps: while it lasts one seat of all is
-     * idle. What waits before it in the queue delays it, not them. */
+     * idle. What waits before it in the queue delays it, not them. A real-time one is not to wait longer
+     * than its own computing would take. */
     uint64_t copying = (uint64_t)((kept - hit) / bt + c->n_copies) * c->copy_ns;
-    return copying / (c->n_active > 0 ? c->n_active : 1) <= computing;
+    return copying / (s->rank > 0 && c->n_active > 0 ? c->n_active : 1) <= computing;
 }

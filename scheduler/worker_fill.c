@@ -148,6 +148,8 @@ static void wc_add_span(struct worker_core *c, uint32_t step, struct wc_span sp,
     assert(sp.hold != KV_HOLD_NONE);
     wc_spans(c, step)[n] = sp;
     s->in_step = (uint8_t)(step + 1);
+    c->resumed_swap += s->ahead;
+    s->ahead = 0;
     s->span = n;
     s->stepped = c->next_step;
     wc_plan_span(c, &wc_plan(c)[n], &sp);

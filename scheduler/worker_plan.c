@@ -72,16 +72,20 @@ bool wc_has_runnable(const struct worker_core *c, uint8_t rank)
     return false;
 }
 
+/* Who comes back from the host gets its copies beside a running step, so that it is there when its
+ * rank's turn comes. Not while anyone of real-time waits for blocks. */
+static void wc_prefetch(struct worker_core *c, enum wc_start zero, struct wc_out *o)
+{
+    if (c->cfg.pool.n_host > 0 && zero == WC_START_NOBODY) (void)wc_admit(c, 1, WC_NONE, true, o);
+}
+
 /* A step runs: real-time's seats and blocks are made free meanwhile, and a lower step is parked
- * only if real-time has something to run then (else the two would park and continue for ever). Who
- * comes back from the host gets its copies meanwhile, too, but not beside real-time: on a CPU a copy
- * takes the processor or the memory from it. */
+ * only if real-time has something to run then (else the two would park and continue for ever). */
 static void wc_schedule_beside(struct worker_core *c, uint32_t running, struct wc_out *o)
 {
     enum wc_start zero = wc_admit(c, 0, WC_NONE, false, o);
     struct wc_step *st = &c->steps[running];
-    if (c->cfg.pool.n_host > 0 && zero == WC_START_NOBODY && st->rank > 0)
-        (void)wc_admit(c, 1, WC_NONE, true, o);
+    wc_prefetch(c, zero, o);
     if (st->rank == 0 || st->floor || st->park_asked || wc_parked(c) != WC_NONE) return;
     if (zero == WC_START_PENDING || wc_has_runnable(c, 0)) wc_park(c, running, o);
 }
@@ -132,7 +136,10 @@ static void wc_schedule_next(struct worker_core *c, struct wc_out *o)
     if (wc_schedule_floor(c, parked, o)) return;
     bool growing = wc_grow(c, 0, o);
     enum wc_start zero = wc_admit(c, 0, WC_NONE, false, o);
-    if (wc_submit_step(c, 0, WC_NONE, o)) return;
+    if (wc_submit_step(c, 0, WC_NONE, o)) {
+        wc_prefetch(c, zero, o);
+        return;
+    }
     /* Real-time waits for blocks of dropped spans of the parked step; their confirmation is coming
      * and needs nobody's help, while a lower step started now would be in the way. */
     if (growing || zero == WC_START_PENDING) return;

@@ -35,6 +35,8 @@ void wc_leave_seat(struct worker_core *c, uint32_t slot, bool keep, struct wc_ou
     if (s->in_step != 0) wc_drop_span(c, s->in_step - 1u, s->span, o);
     if (s->resuming) c->n_resuming--;
     s->resuming = 0;
+    s->ahead = 0;
+    if (s->rank == 0) c->ahead_stop = 0;
     wc_copies_left(c, slot);
     if (!keep || c->cfg.pool.n_host == 0 || kvpool_suspend(wc_pool(c), s->seq) == 0)
         wc_close_seq(c, slot);
@@ -43,12 +45,19 @@ void wc_leave_seat(struct worker_core *c, uint32_t slot, bool keep, struct wc_ou
 void wc_preempt(struct worker_core *c, uint32_t slot, struct wc_out *o)
 {
     struct wc_slot *s = &wc_slots(c)[slot];
-    /* Nobody waits for copies of one that has to get on, so its blocks are not kept either. */
-    wc_leave_seat(c, slot, c->cfg.classes.rows[s->cls].preemptible, o);
+    bool ahead = s->ahead;
+    wc_leave_seat(c, slot, true, o);
     s->preempted = 1;
     s->checked = 0;
     wc_set_state(c, slot, WC_WAITING);
-    c->n_preemptions++;
+    /* Brought ahead and not run: its blocks are on the host as they were, so nothing is lost but the
+     * copies. Not again before real-time gave a seat up, or the two would take turns. */
+    if (ahead) {
+        c->n_given_back++;
+        c->ahead_stop = 1;
+    } else {
+        c->n_preemptions++;
+    }
 }
 
 /* The one that always gets on: admitted first in the highest class that has a seat (and may run).

@@ -1,6 +1,10 @@
 /* The host tier: full blocks of those that may be preempted are copied out while nothing else wants
  * the copy path, and come back when their sequence gets a seat again.
  *
+ * Priority 0 is for what somebody waits for. Checkpoints and what comes back for a lower rank while
+ * real-time has seats go at priority 1, which takes no time from a step, and few at once: what is in flight
+ * holds its block until it ended.
+ *
  * No copy needs a fence: a committed block is written by no step, and a block that is to be filled
  * was given out, so no step in flight holds it. */
 #include "scheduler/worker_core_impl.h"
@@ -24,7 +28,7 @@ void wc_publish(struct worker_core *c, uint32_t slot)
 }
 
 static void wc_copy_begin(struct worker_core *c, uint32_t slot, const struct kv_copy *k,
-                          bool to_host, struct wc_out *o)
+                          bool to_host, uint8_t priority, struct wc_out *o)
 {
     struct wc_copy *list = wc_copies(c), *copy = NULL;
     for (uint32_t i = 0; i < c->cfg.pool.max_copies && copy == NULL; i++) {
@@ -43,15 +47,23 @@ static void wc_copy_begin(struct worker_core *c, uint32_t slot, const struct kv_
     a->copy.to_host = to_host;
     a->copy.block = k->block;
     a->copy.host = k->slot;
-    a->copy.priority = to_host ? 1 : 0;
+    a->copy.priority = priority;
 }
 
 void wc_swap_in(struct worker_core *c, uint32_t slot, struct wc_out *o)
 {
     struct kv_copy k;
-    while (c->n_copies < c->cfg.pool.max_copies &&
-           kvpool_swap_in(wc_pool(c), wc_slots(c)[slot].seq, &k))
-        wc_copy_begin(c, slot, &k, false, o);
+    bool gentle = wc_slots(c)[slot].rank > 0 && wc_realtime_here(c);
+    uint32_t most = gentle ? WC_GENTLE : c->cfg.pool.max_copies;
+    while (c->n_copies < most && kvpool_swap_in(wc_pool(c), wc_slots(c)[slot].seq, &k))
+        wc_copy_begin(c, slot, &k, false, gentle, o);
+}
+
+void wc_swap_ins(struct worker_core *c, struct wc_out *o)
+{
+    for (uint32_t i = 0; i < c->n_active && c->n_resuming > 0; i++) {
+        if (wc_slots(c)[wc_active(c)[i]].resuming) wc_swap_in(c, wc_active(c)[i], o);
+    }
 }
 
 static uint32_t wc_checkpoints(const struct worker_core *c)
@@ -64,35 +76,69 @@ static uint32_t wc_checkpoints(const struct worker_core *c)
     return n;
 }
 
+static bool wc_falls_first(const struct worker_core *c, const struct wc_slot *s)
+{
+    return s->rank > 0 && c->cfg.classes.rows[s->cls].preemptible;
+}
+
+/* Only its equals can push it out, when they must grow and the pool, or their tenant's quota, does not
+ * hold them all: copies before three quarters of that are theirs would be for nothing. The debug switch
+ * takes anyone. */
+static bool wc_may_be_pushed_out(const struct worker_core *c, const struct wc_slot *s)
+{
+    uint64_t total = kvpool_stats(wc_pool(c)).total, have[2] = {0, 0}, end[2] = {0, 0};
+    if (wc_falls_first(c, s) || c->cfg.debug_preempt_every != 0) return true;
+    for (uint32_t i = 0; i < c->n_active; i++) {
+        const struct wc_slot *t = &wc_slots(c)[wc_active(c)[i]];
+        uint32_t n, own = t->account == s->account;
+        if (wc_falls_first(c, t)) continue;
+        (void)kvpool_table(wc_pool(c), t->seq, &n);
+        for (uint32_t k = 0; k <= own; k++) {
+            have[k] += n;
+            end[k] += wc_blocks_to_end(c, t);
+        }
+    }
+    if (end[0] > total && have[0] >= total - total / 4) return true;
+    return s->quota != 0 && end[1] > s->quota && have[1] >= s->quota - s->quota / 4;
+}
+
 /* The next block of a sequence that was not looked at since its last full block. */
 static bool wc_checkpoint_one(struct worker_core *c, uint32_t slot, struct wc_out *o)
 {
     struct wc_slot *s = &wc_slots(c)[slot];
     struct kv_copy k;
-    if (!c->cfg.classes.rows[s->cls].preemptible || s->resuming) return false;
+    if (s->resuming) return false;
     uint32_t full = kvpool_committed(wc_pool(c), s->seq) / c->cfg.pool.block_tokens;
     if (full == 0 || s->checked == full + 1) return false;
-    if (!kvpool_checkpoint(wc_pool(c), s->seq, &k)) {
+    if (!wc_may_be_pushed_out(c, s) || !kvpool_checkpoint(wc_pool(c), s->seq, &k)) {
         s->checked = full + 1;
         return false;
     }
-    wc_copy_begin(c, slot, &k, true, o);
+    wc_copy_begin(c, slot, &k, true, 1, o);
     return true;
+}
+
+/* Those that fall first, or the others; until `most` are in flight. */
+static void wc_checkpoint_some(struct worker_core *c, bool first, uint32_t most, struct wc_out *o)
+{
+    uint32_t in_flight = wc_checkpoints(c);
+    for (uint32_t k = 0; k < c->n_active && in_flight < most; k++) {
+        uint32_t slot = wc_active(c)[c->tier_turn % c->n_active];
+        bool turn = wc_falls_first(c, &wc_slots(c)[slot]) == first;
+        while (turn && in_flight < most && c->n_copies < c->cfg.pool.max_copies &&
+               wc_checkpoint_one(c, slot, o))
+            in_flight++;
+        if (in_flight < most) c->tier_turn++;
+    }
+    if (c->tier_turn > UINT32_MAX / 2) c->tier_turn = 0;
 }
 
 /* Few in flight, and none beside a swap-in, which somebody waits for. */
 void wc_checkpoint(struct worker_core *c, struct wc_out *o)
 {
     if (c->cfg.pool.n_host == 0 || c->n_resuming > 0) return;
-    uint32_t in_flight = wc_checkpoints(c);
-    for (uint32_t k = 0; k < c->n_active && in_flight < WC_CHECKPOINTS; k++) {
-        uint32_t slot = wc_active(c)[c->tier_turn % c->n_active];
-        while (in_flight < WC_CHECKPOINTS && c->n_copies < c->cfg.pool.max_copies &&
-               wc_checkpoint_one(c, slot, o))
-            in_flight++;
-        if (in_flight < WC_CHECKPOINTS) c->tier_turn++;
-    }
-    if (c->tier_turn > UINT32_MAX / 2) c->tier_turn = 0;
+    wc_checkpoint_some(c, true, WC_CHECKPOINTS, o);
+    wc_checkpoint_some(c, false, 1, o);
 }
 
 void wc_copies_left(struct worker_core *c, uint32_t slot)
@@ -139,7 +185,5 @@ void wc_copy_end(struct worker_core *c, const struct worker_event *ev, struct wc
     bool same = s->arrival == was.arrival && s->state == WC_ACTIVE;
     if (!was.to_host && ev->copy.ok) c->swap_in_positions += c->cfg.pool.block_tokens;
     if (same && s->resuming && !kvpool_resuming(wc_pool(c), s->seq)) wc_resumed(c, was.slot);
-    for (uint32_t i = 0; i < c->n_active && c->n_resuming > 0; i++) {
-        if (wc_slots(c)[wc_active(c)[i]].resuming) wc_swap_in(c, wc_active(c)[i], o);
-    }
+    wc_swap_ins(c, o);
 }
