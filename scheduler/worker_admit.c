@@ -128,6 +128,7 @@ static void wc_take_seat(struct worker_core *c, uint32_t slot, bool ahead)
     s->ran_from = s->n_tokens;
     s->checked = 0;
     s->ahead = ahead;
+    c->n_realtime_swaps += again && s->resuming && s->rank == 0;
     if (ahead)
         c->n_ahead++; /* its way back counts when it runs */
     else if (again && s->resuming)

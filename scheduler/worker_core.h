@@ -212,6 +212,7 @@ struct worker_stats {
     uint64_t steps[2], preemptions, parks, drops, step_device_ns;
     uint64_t positions[2];         /* computed, waste included, by rank */
     uint64_t resumed_swap, resumed_recompute, swap_in_positions;
+    uint64_t realtime_swaps;       /* of resumed_swap, those of rank 0 */
     uint64_t ahead, given_back;    /* seats given back beside real-time steps; of these, taken away unused */
     uint64_t followers, role_changes, faults;
     uint64_t class_ns[CLASSES_MAX], owed_ns[CLASSES_MAX];

@@ -126,7 +126,7 @@ struct worker_core {
     uint64_t n_steps[2], n_preemptions, n_parks, n_drops, step_device_ns;
     uint64_t positions[2], class_ns[CLASSES_MAX], owed_ns[CLASSES_MAX];
     uint64_t resumed_swap, resumed_recompute, swap_in_positions, followers, role_changes, faults;
-    uint64_t n_ahead, n_given_back;
+    uint64_t n_realtime_swaps, n_ahead, n_given_back;
     uint64_t next_step, next_arrival, next_admitted, next_copy;
     uint64_t now_ns, last_end_ns, last_step_ns[2];
     struct step_cost cost[2];

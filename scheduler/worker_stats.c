@@ -38,6 +38,7 @@ void worker_core_stats(const struct worker_core *c, struct worker_stats *out)
     out->resumed_swap = c->resumed_swap;
     out->resumed_recompute = c->resumed_recompute;
     out->swap_in_positions = c->swap_in_positions;
+    out->realtime_swaps = c->n_realtime_swaps;
     out->ahead = c->n_ahead;
     out->given_back = c->n_given_back;
     out->followers = c->followers;

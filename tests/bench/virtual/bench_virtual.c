@@ -1,7 +1,7 @@
 /* bench_virtual - the worker half's promises counted in virtual time: bench_virtual [ROW ...]
  * [--json] [--seed N]
  * [--scale X] [--no-host] [--trace FILE]. Rows: collapse (with the preemption tax), isolation,
- * yield, prefix, replay; none = all. Exit code 0: every bar held. */
+ * yield, prefix, ahead, replay; none = all. Exit code 0: every bar held. */
 #include "tests/bench/virtual/vrows.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static const struct row {
     void (*run)(struct vreport *r, const struct voptions *o);
 } rows[] = {
     {"collapse", vrow_collapse}, {"isolation", vrow_isolation}, {"yield", vrow_yield},
-    {"prefix", vrow_prefix},     {"replay", vrow_replay},
+    {"prefix", vrow_prefix},     {"ahead", vrow_ahead},         {"replay", vrow_replay},
 };
 #define ROWS (sizeof rows / sizeof *rows)
 
@@ -73,7 +73,7 @@ static void print_json(const struct vreport *r, uint64_t seed)
 static int usage(void)
 {
     fprintf(stderr,
-            "bench_virtual [collapse|isolation|yield|prefix|replay ...] [--json] [--seed N] "
+            "bench_virtual [collapse|isolation|yield|prefix|ahead|replay ...] [--json] [--seed N] "
             "[--scale X] [--no-host] [--trace FILE]\n");
     return 2;
 }

@@ -45,6 +45,7 @@ void vrow_collapse(struct vreport *r,
 void vrow_isolation(struct vreport *r, const struct voptions *o);
 void vrow_yield(struct vreport *r, const struct voptions *o);
 void vrow_prefix(struct vreport *r, const struct voptions *o);
+void vrow_ahead(struct vreport *r, const struct voptions *o);
 void vrow_replay(struct vreport *r, const struct voptions *o);
 
 #endif

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define SECOND 1000000000ull
-#define TOTALS 18
+#define TOTALS 21
 
 struct sim {
     struct world *x;
@@ -257,6 +257,9 @@ static void sim_totals(const struct sim *s, uint64_t totals[TOTALS])
         totals[15] += st.resumed_swap;
         totals[16] += st.resumed_recompute;
         totals[17] += st.pool.copy_failures;
+        totals[18] += st.realtime_swaps;
+        totals[19] += st.ahead;
+        totals[20] += st.given_back;
         ck_assert_uint_eq(st.faults, 0);
     }
     totals[11] += s->x->submits;
@@ -318,6 +321,8 @@ static void sim_many(uint64_t first, uint32_t runs, bool faults)
            (unsigned long long)totals[12], (unsigned long long)totals[13],
            (unsigned long long)totals[14], (unsigned long long)totals[15],
            (unsigned long long)totals[16], (unsigned long long)totals[17]);
+    printf("swaps of real-time %llu, brought ahead %llu, given back %llu\n", (unsigned long long)totals[18],
+           (unsigned long long)totals[19], (unsigned long long)totals[20]);
     if (n != NULL || env != NULL) return;
     for (int k = 12; k < TOTALS; k++) ck_assert_uint_gt(totals[k], 0); /* each mechanism ran */
 }
