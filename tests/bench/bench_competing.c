@@ -1,5 +1,10 @@
 /* Two compute threads alone and beside one busy process of normal priority on each core, arms
- * alternating: what is left of tokens/s, and how far the slowest steps are from the median one. */
+ * alternating: what is left of tokens/s, and how far the slowest steps are from the median one.
+ *
+ * With a pause, both arms rest so long before each step. Beside a busy process a core is away for a
+ * tick (4 ms) at a time anyhow; what a shared last-level cache loses meanwhile makes the next step
+ * slower without anybody's taking the core. The pause gives the alone arm that loss too, so that
+ * the ratio left is what scheduling costs. */
 #include "tests/bench/bench_parts.h"
 
 #include <sched.h>
@@ -66,10 +71,12 @@ static void signal_busy(int signal)
         kill(busy[i], signal);
 }
 
-static void run_arm(struct arm *a, int round)
+static void run_arm(struct arm *a, int round, uint32_t pause_us)
 {
     for (int c = 0; c < N_CASES; c++)
         for (int i = 0; i < steps_of[c]; i++) {
+            if (pause_us > 0)
+                usleep(pause_us);
             double s = bench_rig_step_s(&rig, seqs_of[c], new_of[c] > 1 ? 0 : CONTEXT, new_of[c]);
             if (round >= 0 && a->n[c] < STEPS_MAX)
                 a->step_s[c][a->n[c]++] = s;
@@ -113,7 +120,7 @@ int bench_competing(const struct bench_options *o)
             int a = (k & 1) ^ half; /* A-B-B-A */
             signal_busy(a ? SIGCONT : SIGSTOP);
             usleep(20000); /* they run, or have stopped */
-            run_arm(&arms[a], k);
+            run_arm(&arms[a], k, o->pause_us);
         }
     signal_busy(SIGKILL);
     for (int i = 0; i < n_busy; i++)

@@ -5,7 +5,9 @@
  *       and how decode of one compares with read bandwidth measured beside it
  *   bench_engine --context8k ...    the step's time at 8,192 positions against the model of
  *                                   docs/ENGINE.md on top of a step at 128 measured beside it
- *   bench_engine --competing ...    2 threads alone and beside one busy process per core
+ *   bench_engine --competing [--pause-us N] ...
+ *                                   2 threads alone and beside one busy process per core; with a
+ *                                   pause before each step of both
  *
  * The rounds of all cases are interleaved, so that a slow minute of the machine hits all alike.
  * Without a model: the one tests use, or exit 77. Figures mean something only with machine and date
@@ -42,6 +44,8 @@ int main(int argc, char **argv)
             part = bench_competing;
         else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)
             o.rounds = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--pause-us") == 0 && i + 1 < argc)
+            o.pause_us = (uint32_t)atoi(argv[++i]);
         else if (strcmp(argv[i], "--kernel") == 0 && i + 1 < argc)
             kernel = argv[++i];
         else

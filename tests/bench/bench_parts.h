@@ -13,6 +13,7 @@ struct bench_options {
     enum engine_kernel kernel;
     int rounds;
     bool json;
+    uint32_t pause_us; /* --competing: rest before each step */
 };
 
 #define BENCH_ROUNDS_MAX 64
