@@ -27,17 +27,17 @@ static const char usage[] =
     "  --sluice FILE         for `bench engine` beside it (default: of this build)\n"
     "  --engine cpu|null     default cpu\n"
     "  --seed N --json --quick\n"
-    "  --requests N          real-time requests an arm (450)\n"
+    "  --requests N          real-time requests an arm (400)\n"
     "  --target U            worker busy by real-time alone (0.40); --rate R fixes the rate\n"
     "  --seats N --kv-tokens N --prefill-chunk N --batch-in N --batch-out N\n"
     "  --seconds S --warm S  least length of an arm with batch; batch alone before it\n"
-    "  --verify N            batch answers compared with the same alone (60)\n"
+    "  --verify N            batch answers compared with the same alone (40)\n"
     "  --tries N             yield: counted tries of each kind (300); --context N (2048)\n"
     "  --away S              orphan: how long the gateway is gone (3)\n"
     "  --host-kv N           isolation, collapse, checks: positions of the host tier (8 x the pool)\n"
     "  --copy-gbps X         collapse: the throttled copy's rate\n"
     "  --worker-core N --driver-core N   default 0 and 1; -1 = anywhere\n"
-    "  --only prefill|decode yield: one kind\n"
+    "  --only KIND           yield: prefill or decode; collapse: swap, throttled or recompute\n"
     "  --keep-log FILE       isolation, yield, checks: the event log stays there\n"
     "  --worker FLAG         a flag of the worker, as it is; repeatable\n";
 
@@ -200,7 +200,7 @@ int main(int argc, char **argv) {
     static char program[4300], sluice[4300];
     struct err e = {0};
     struct bench_options o = {
-        .seed = 1, .target = 0.40, .worker_core = 0, .driver_core = 1, .verify = 60, .away_s = 3,
+        .seed = 1, .target = 0.40, .worker_core = 0, .driver_core = 1, .verify = 40, .away_s = 3,
         .host_kv = -1};
     struct bench_report r = {0};
     if (argc > 1 && strcmp(argv[1], "--help") == 0) {

@@ -2,7 +2,7 @@
  * worker, then every real-time answer of the mixed arms, and a sample of the batch, against the
  * same request alone on a fresh worker.
  *
- * 450 requests an arm by default, not the 2,000 of DESIGN: a run is 8 minutes instead of 25. The
+ * 400 requests an arm by default, not the 2,000 of DESIGN: a run is 8 minutes instead of 25. The
  * intervals say what that leaves open, `--requests 2000` is the letter. Batch steps are sized by
  * `--batch-interference 2`, as in bench_virtual (a later --worker flag wins): what 5 % allows is
  * all the bar leaves. Batch lengths are one list for all arms, so that harvest compares like work.
@@ -37,7 +37,7 @@ struct isolation {
 };
 
 static void sizes(struct bench_options *o) {
-    o->requests = o->requests != 0 ? o->requests : o->quick ? 40 : 450;
+    o->requests = o->requests != 0 ? o->requests : o->quick ? 40 : 400;
     o->seats = o->seats != 0 ? o->seats : 16;
     o->batch_in = o->batch_in != 0 ? o->batch_in : 160;
     o->batch_out = o->batch_out != 0 ? o->batch_out : 160;

@@ -67,7 +67,7 @@ static struct engine *eng;
 static struct step_cost cost;
 static int32_t ids[CHUNK];
 static uint64_t seed = 1, draws, step_id, last_end_ns;
-static uint32_t n_steps = 1500, done;
+static uint32_t n_steps = 1300, done;
 static bool csv, by_cpu, after_park;
 static double *errors[GROUPS];
 static int counts[GROUPS];
@@ -301,7 +301,7 @@ static void run_all(void)
             nanosleep(&rest, NULL);
         }
         bool cold = now_ns() - last_end_ns > COLD_NS;
-        if (!cold && chance(8) && step_cost_ns(&cost, &p.shape) > 5000000)
+        if (!cold && chance(12) && step_cost_ns(&cost, &p.shape) > 5000000)
             run_parked(&p);
         else
             run_alone(&p, false);

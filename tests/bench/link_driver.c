@@ -77,12 +77,21 @@ bool driver_request_answered(const struct driver_request *r) {
 
 /* ---- the worker process ---- */
 
+/* -1: anywhere that this process was allowed to be when it was first asked. */
 static void on_core(int core) {
+    static cpu_set_t at_start;
+    static bool known;
     cpu_set_t set;
-    if (core < 0 || core >= CPU_SETSIZE)
+    if (!known && sched_getaffinity(0, sizeof(at_start), &at_start) != 0)
         return;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
+    known = true;
+    if (core >= CPU_SETSIZE)
+        return;
+    set = at_start;
+    if (core >= 0) {
+        CPU_ZERO(&set);
+        CPU_SET(core, &set);
+    }
     if (sched_setaffinity(0, sizeof(set), &set) != 0)
         fprintf(stderr, "core %d is not ours: %s\n", core, strerror(errno));
 }
