@@ -7,10 +7,11 @@
  * `--batch-interference 2`, as in bench_virtual (a later --worker flag wins): what 5 % allows is
  * all the bar leaves. Batch lengths are one list for all arms, so that harvest compares like work.
  *
- * The ledger comes from the worker's event log, written in all arms: of the time that real-time
- * sequences spent in the worker, how much had a lower step on the device. U is the worker's CPU
- * time; against it stands what the engine alone takes for the same steps (positions of steps with
- * a prompt in them at the prefill rate, decode steps by their width at the decode rates). */
+ * The ledger comes from the event log of a second worker, for the log takes CPU time: the first
+ * arrivals of the list once more, alone and mixed; of the time that real-time sequences spend in the
+ * worker, how much has a lower step on the device. U is the worker's CPU time; against it stands
+ * what the engine alone takes for the steps of that alone arm (positions of steps with a prompt in
+ * them at the prefill rate, decode steps by their width at the decode rates). */
 #include "tests/bench/bench_link.h"
 #include "tests/bench/bench_link_log.h"
 
@@ -32,9 +33,11 @@ struct isolation {
     struct arrivals list;
     struct arm arms[ARMS];
     double rate, u;
-    struct log_window windows[ARMS];
+    struct log_window ledger[2]; /* alone, mixed */
     char log[4300];
 };
+
+#define LEDGER_REQUESTS 120
 
 static void sizes(struct bench_options *o) {
     o->requests = o->requests != 0 ? o->requests : o->quick ? 40 : 400;
@@ -42,13 +45,20 @@ static void sizes(struct bench_options *o) {
     o->batch_in = o->batch_in != 0 ? o->batch_in : 160;
     o->batch_out = o->batch_out != 0 ? o->batch_out : 160;
     o->prefill_chunk = o->prefill_chunk != 0 ? o->prefill_chunk : 128;
-    o->seconds = o->seconds > 0 ? o->seconds : o->quick ? 6 : 40;
+    o->seconds = o->seconds > 0 ? o->seconds : o->quick ? 6 : 36;
     o->warm_s = o->warm_s > 0 ? o->warm_s : o->quick ? 3 : 6;
     /* two thirds of what the seats' sequences fill at their ends */
     uint32_t full = o->seats * (o->batch_in + o->batch_out);
     o->kv_tokens = o->kv_tokens != 0 ? o->kv_tokens : full * 2 / 3 / 16 * 16;
     if (o->quick)
         o->verify = o->verify < 10 ? o->verify : 10;
+}
+
+static struct driver_config worker_of(const struct isolation *s) {
+    struct driver_config c = bench_worker(&s->o);
+    bench_first_flag(&c, "--batch-interference=2");
+    bench_host_tier(&s->o, &c);
+    return c;
 }
 
 static double busy(const struct isolation *s, const struct arm *a) {
@@ -94,7 +104,6 @@ static int run_arm(struct isolation *s, int k, struct err *e) {
                       .length_seed = s->o.seed};
     if (arm_run(a, e) != 0)
         return -1;
-    s->windows[k] = (struct log_window){.from_ns = a->from_ns, .to_ns = a->to_ns};
     char name[64];
     snprintf(name, sizeof(name), "%s_%s", arm_names[k], rt ? "ttft_p99_ms" : "batch_tok_s");
     bench_figure(s->r, name,
@@ -228,29 +237,55 @@ static void against_engine(struct isolation *s) {
     bench_figure(s->r, "batch_alone_over_engine", batch);
     if (!(ttft <= 1.15) || !(batch >= 0.95))
         bench_void(s->r, "real-time or batch alone is slower than the engine by itself");
-    double cost = engine_cost_s(&s->windows[A1], in, rates) + engine_cost_s(&s->windows[A2], in, rates);
-    double u = cost / (a[A1].wall_s + a[A2].wall_s);
+    double each = engine_cost_s(&s->ledger[0], in, rates) / s->ledger[0].requests;
+    double u = each * 2 * s->list.n / (a[A1].wall_s + a[A2].wall_s);
     bench_figure(s->r, "U_by_engine_bench", u);
     bench_figure(s->r, "U_over_engine_bench", s->u / u);
     if (!(fabs(s->u / u - 1) <= 0.10))
         bench_void(s->r, "U and the engine bench's cost of the same steps are over 10 % apart");
 }
 
-/* "Waited for batch", from the event log. */
+/* An arm of the second worker. */
+static int ledger_arm(struct isolation *s, int mixed, const struct arrivals *list, struct err *e) {
+    struct arm a = {.d = &s->d,
+                    .list = list,
+                    .keep = mixed ? 4 * s->o.seats + 4 : 0,
+                    .batch_in = s->o.batch_in,
+                    .batch_out = s->o.batch_out,
+                    .warm_s = mixed ? s->o.warm_s : 0.5,
+                    .seed = rand_at(s->o.seed, 200 + (uint64_t)mixed),
+                    .length_seed = s->o.seed};
+    int rc = arm_run(&a, e);
+    s->ledger[mixed] = (struct log_window){.from_ns = a.from_ns, .to_ns = a.to_ns};
+    for (uint64_t i = 0; i < s->d.counter; i++)
+        s->d.by_counter[i] = NULL; /* they are freed before the driver */
+    arm_free(&a);
+    return rc;
+}
+
+/* "Waited for batch". */
 static int ledger(struct isolation *s, struct err *e) {
-    struct link_log l;
-    if (link_log_read(&l, s->log, s->windows, ARMS, e) != 0)
+    struct link_log l = {0};
+    struct driver_config c = worker_of(s);
+    struct arrivals list = s->list;
+    list.n = list.n < LEDGER_REQUESTS ? list.n : LEDGER_REQUESTS;
+    c.event_log = s->log;
+    int rc = driver_open(&s->d, &c, e);
+    for (int mixed = 0; rc == 0 && mixed < 2; mixed++)
+        rc = ledger_arm(s, mixed, &list, e);
+    driver_close(&s->d); /* the log is whole after this */
+    if (rc == 0)
+        rc = link_log_read(&l, s->log, s->ledger, 2, e);
+    if (s->o.log == NULL)
+        unlink(s->log);
+    if (rc != 0)
         return -1;
-    const struct log_window *m1 = &s->windows[M1], *m2 = &s->windows[M2];
-    const struct log_window *a1 = &s->windows[A1], *a2 = &s->windows[A2];
-    double latency = m1->latency_s + m2->latency_s, behind = m1->behind_s + m2->behind_s;
-    bench_figure(s->r, "ledger_requests", m1->requests + m2->requests);
-    bench_verdict(s->r, "waited_for_batch_share", behind / latency, 0.02, true);
-    bench_figure(s->r, "waited_for_batch_ms_a_request",
-                 1e3 * behind / (m1->requests + m2->requests));
-    bench_figure(s->r, "realtime_device_s_mixed_over_alone",
-                 (m1->rank_s[0] + m2->rank_s[0]) / (a1->rank_s[0] + a2->rank_s[0]));
-    if (l.dropped > 0 || m1->requests + m2->requests < 2 * s->list.n)
+    const struct log_window *alone = &s->ledger[0], *mixed = &s->ledger[1];
+    bench_figure(s->r, "ledger_requests", mixed->requests);
+    bench_verdict(s->r, "waited_for_batch_share", mixed->behind_s / mixed->latency_s, 0.02, true);
+    bench_figure(s->r, "waited_for_batch_ms_a_request", 1e3 * mixed->behind_s / mixed->requests);
+    bench_figure(s->r, "realtime_device_s_mixed_over_alone", mixed->rank_s[0] / alone->rank_s[0]);
+    if (l.dropped > 0 || mixed->requests < list.n || alone->requests < list.n)
         bench_void(s->r, "the event log lost records");
     link_log_free(&l);
     return 0;
@@ -325,10 +360,7 @@ static int idle(struct isolation *s, struct err *e) {
 }
 
 static int measure(struct isolation *s, struct err *e) {
-    struct driver_config c = bench_worker(&s->o);
-    c.event_log = s->log;
-    bench_first_flag(&c, "--batch-interference=2");
-    bench_figure(s->r, "host_tier", bench_host_tier(&s->o, &c));
+    struct driver_config c = worker_of(s);
     if (driver_open(&s->d, &c, e) != 0 || idle(s, e) != 0 || calibrate(s, e) != 0)
         return -1;
     bench_figure(s->r, "rate_per_s", s->rate);
@@ -359,11 +391,9 @@ int bench_isolation(const struct bench_options *o, struct bench_report *r, struc
         validity(s);
         counts(s);
     }
-    driver_close(&s->d); /* the log is whole after this */
+    driver_close(&s->d);
     if (rc == 0)
         rc = ledger(s, e);
-    if (o->log == NULL)
-        unlink(s->log);
     if (rc == 0)
         against_engine(s);
     if (rc == 0)
