@@ -286,6 +286,7 @@ void dispatch_workers(const struct dispatch *d, struct dispatch_workers *out)
         out->parks += s->status.parks;
         out->drops += s->status.drops;
         out->steps += s->status.steps;
+        out->busy_ns += s->status.busy_ns;
         out->block_tokens = s->hello.block_tokens;
         memcpy(out->family, s->hello.family, sizeof out->family);
         for (uint32_t c = 0; c < CLASSES_MAX; c++) {

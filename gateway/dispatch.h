@@ -73,7 +73,7 @@ void dispatch_stats(const struct dispatch *d, struct gateway_stats *out);
 /* Sums over live workers, for /metrics. */
 struct dispatch_workers {
     uint32_t live;
-    uint64_t blocks_total, blocks_free, blocks_cached, preemptions, parks, drops, steps;
+    uint64_t blocks_total, blocks_free, blocks_cached, preemptions, parks, drops, steps, busy_ns;
     uint64_t cache_hits, cache_misses, swap_ins, recomputes, evictions; /* hits, misses, evictions in blocks */
     uint32_t active, waiting, block_tokens; char family[32];
 };

@@ -238,6 +238,8 @@ static void add_workers(struct writer *w, const struct gateway *g)
     sample(w, "sluice:spans_dropped_total", "", (double)k.drops);
     header(w, "sluice:steps_total", "counter", "Steps ended.");
     sample(w, "sluice:steps_total", "", (double)k.steps);
+    header(w, "sluice:worker_busy_seconds_total", "counter", "Time workers had a step running.");
+    sample(w, "sluice:worker_busy_seconds_total", "", (double)k.busy_ns * 1e-9);
     header(w, "sluice:workers_live", "gauge", "Workers with a live session.");
     sample(w, "sluice:workers_live", "", st.workers_live);
     header(w, "sluice:resubmits_total", "counter",
