@@ -102,7 +102,9 @@ static int baseline(struct collapse *c, double *rate, struct err *e) {
     if (run_level(c, &w, c->o.seats, &a, e) != 0)
         return -1;
     *rate = arm_batch_rate(&a, true);
-    bench_figure(c->r, "never_preempting_tok_s", *rate);
+    char name[40];
+    snprintf(name, sizeof(name), "never_preempting_tok_s_%d", (int)(rate - c->base));
+    bench_figure(c->r, name, *rate);
     if (preemptions(&a) > 0)
         bench_void(c->r, "the pool that never preempts preempted");
     return 0;

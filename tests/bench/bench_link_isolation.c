@@ -170,6 +170,17 @@ static void harvest(struct isolation *s) {
     }
 }
 
+/* The two halves of the run, each by itself: how far to believe the whole. */
+static void harvest_halves(struct isolation *s) {
+    static const int halves[2][3] = {{B1, A1, M1}, {B2, A2, M2}};
+    for (int k = 0; k < 2; k++) {
+        const struct arm *b = &s->arms[halves[k][0]], *m = &s->arms[halves[k][2]];
+        double u = busy(s, &s->arms[halves[k][1]]);
+        bench_figure(s->r, k == 0 ? "harvest_B1_A1_M1" : "harvest_B2_A2_M2",
+                     arm_batch_rate(m, true) / (arm_batch_rate(b, true) * (1 - u)));
+    }
+}
+
 static void validity(struct isolation *s) {
     double p = bench_arm_stat(&s->arms[A1], BENCH_TTFT, BENCH_P99);
     double q = bench_arm_stat(&s->arms[A2], BENCH_TTFT, BENCH_P99);
@@ -388,6 +399,7 @@ int bench_isolation(const struct bench_options *o, struct bench_report *r, struc
     if (rc == 0) {
         latencies(s);
         harvest(s);
+        harvest_halves(s);
         validity(s);
         counts(s);
     }
