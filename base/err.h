@@ -28,9 +28,14 @@
     X(POOL_TOO_SMALL, "kv_pool_exceeded", "invalid_request_error", 400, false)                     \
     X(MODEL_NOT_FOUND, "model_not_found", "invalid_request_error", 404, false)                     \
     X(NOT_FOUND, "not_found", "invalid_request_error", 404, false)                                 \
+    X(UNAUTHORIZED, "invalid_api_key", "invalid_request_error", 401, false)                        \
+    X(FORBIDDEN, "insufficient_permissions", "insufficient_permissions", 403, false)               \
     X(METHOD, "method_not_allowed", "invalid_request_error", 405, false)                           \
     X(TIMEOUT, "request_timeout", "timeout", 408, true)                                            \
     X(TOO_LARGE, "request_too_large", "invalid_request_error", 413, false)                         \
+    X(RATE_REQUESTS, "rate_limit_exceeded", "requests", 429, true)                                 \
+    X(RATE_TOKENS, "rate_limit_exceeded", "tokens", 429, true)                                     \
+    X(QUOTA, "insufficient_quota", "insufficient_quota", 429, false)                               \
     X(HEADERS, "headers_too_large", "invalid_request_error", 431, false)                           \
     X(QUEUE_FULL, "queue_full", "server_error", 503, true)                                         \
     X(NO_WORKER, "no_worker", "server_error", 503, true)                                           \

@@ -2,6 +2,7 @@
 #include "config/address.h"
 #include "config/config.h"
 #include "config/cpulist.h"
+#include "config/keys_file.h"
 #include "config/table.h"
 
 #include <string.h>
@@ -63,8 +64,9 @@ static const char *debug_switch_on(const struct settings *s, enum settings_progr
     return NULL;
 }
 
-/* Loopback only: there are no keys yet, so whoever reaches a port may use it. The debug rule stands
- * on its own because it stays when keys come. A worker has no listener; it looks at its link. */
+/* Loopback only while there are no keys, since whoever reaches a port may use it; a tenants file makes
+ * keys needed and opens the two doors for clients. Debug switches stay refused then, and the workers'
+ * listener stays where it is. A worker has no listener; it looks at its link. */
 static int check_addresses(const struct settings *s, enum settings_program program, struct err *e) {
     const struct {
         const char *setting, *value;
@@ -81,11 +83,13 @@ static int check_addresses(const struct settings *s, enum settings_program progr
                 e, ERR_BAD_VALUE, debug,
                 "%s: debug switches are refused unless %s is loopback, and '%.80s' is not", debug,
                 all[i].setting, all[i].value);
+        if (i < 2 && s->tenants[0] != '\0')
+            continue;
         return err_set_param(
             e, ERR_BAD_VALUE, all[i].setting,
-            "%s: '%.80s' is not loopback; until there are keys only 127.0.0.1, ::1, "
-            "localhost%s are allowed",
-            all[i].setting, all[i].value, i > 0 ? " and ipc://" : "");
+            "%s: '%.80s' is not loopback; %s only 127.0.0.1, ::1, localhost%s are allowed",
+            all[i].setting, all[i].value,
+            i < 2 ? "until there are keys (--tenants)" : "for workers", i > 0 ? " and ipc://" : "");
     }
     return 0;
 }
@@ -110,6 +114,39 @@ static int check_link_times(const struct settings *s, struct err *e) {
     return 0;
 }
 
+/* keys.yaml in the folder of the tenants file. */
+static int place_keys(struct settings *s, struct err *e) {
+    const char *slash = strrchr(s->tenants, '/');
+    int folder = slash != NULL ? (int)(slash - s->tenants) + 1 : 0;
+    if (s->keys[0] != '\0' || s->tenants[0] == '\0')
+        return 0;
+    if ((size_t)folder + sizeof "keys.yaml" > sizeof s->keys)
+        return err_set_param(e, ERR_BAD_VALUE, "keys", "keys: the path would be too long; give --keys");
+    memcpy(s->keys, s->tenants, (size_t)folder);
+    memcpy(s->keys + folder, "keys.yaml", sizeof "keys.yaml");
+    return 0;
+}
+
+/* The files are read here so that a mistake in them ends the start with one sentence, before any process
+ * runs; they are read again where they are used. */
+static int check_files(struct settings *s, enum settings_program program, struct err *e) {
+    struct classes_file classes;
+    struct tenants_file tenants;
+    struct keys_file keys;
+    classes_file_default(&classes);
+    if (s->classes[0] != '\0' && classes_file_load(&classes, s->classes, e) != 0)
+        return -1;
+    if (program == SETTINGS_WORKER || s->tenants[0] == '\0')
+        return 0;
+    if (place_keys(s, e) != 0 || tenants_file_load(&tenants, s->tenants, &classes, e) != 0)
+        return -1;
+    tenants_file_deinit(&tenants);
+    if (keys_file_load(&keys, s->keys, e) != 0)
+        return -1;
+    keys_file_deinit(&keys);
+    return 0;
+}
+
 int settings_validate(struct settings *s, enum settings_program program, struct err *e) {
     if (check_model(s, program, e) != 0)
         return -1;
@@ -123,7 +160,8 @@ int settings_validate(struct settings *s, enum settings_program program, struct 
         return -1;
     if (s->state[0] == '\0')
         return err_set_param(e, ERR_MISSING, "state", "state: no directory; give --state DIR");
-    if (check_addresses(s, program, e) != 0 || check_cpus(s, e) != 0)
+    if (check_addresses(s, program, e) != 0 || check_cpus(s, e) != 0 ||
+        check_files(s, program, e) != 0)
         return -1;
     return check_link_times(s, e);
 }
