@@ -234,7 +234,6 @@ enum wc_start wc_admit(struct worker_core *c, uint8_t rank, uint32_t cls, bool p
     struct wc_full full = {{0}};
     bool ahead = prefetch && wc_realtime_here(c);
     if (prefetch && c->n_active >= c->seats) return WC_START_NOBODY;
-    if (ahead && c->ahead_stop) return WC_START_NOBODY;
     for (uint32_t k = 0; k < c->n_queued[rank];) {
         uint32_t slot = wc_queue(c, rank)[k];
         const struct wc_slot *s = &wc_slots(c)[slot];

@@ -117,6 +117,7 @@ struct worker_core_config {
     uint64_t copy_ns;              /* cold start: time of copying one block */
     uint32_t max_refs;             /* engine limit: > 0: a decode step may be launched behind the running one */
     uint32_t debug_pool_blocks;    /* at most so many blocks in use (kvpool_shrink); 0 = all */
+    bool fixed_cost;               /* `cost` is the truth (a simulated device): nothing is learned */
 };
 
 enum worker_event_kind {
@@ -231,6 +232,19 @@ struct worker_core *worker_core_init(void *region, const struct worker_core_conf
 uint32_t worker_core_actions_max(const struct worker_core_config *cfg);
 uint32_t worker_core_handle(struct worker_core *c, const struct worker_event *ev, uint64_t now_ns,
                             struct worker_action *out);
+
+/* Runs, for a shell whose time is virtual: how often the step in flight may end, each time followed by the same step one
+ * position on, before anything is decided; 0 = not at all. Then the shell may tell k <= that many ends at once, instead
+ * of k WE_STEP_ENDs (each span `made`, no finish: of ends by an id that the shell knows, it counts off). `sent` stays: the
+ * next WA_TOKENS brings all. What follows is the same, action by action. end_ns: of the last of them. */
+struct worker_run {
+    uint32_t n;
+    const uint64_t *device_ns;     /* n: of each step */
+    const int32_t *ids;            /* n for each span, in span order; NULL without a prefix cache */
+};
+uint32_t worker_core_run_limit(const struct worker_core *c);
+uint64_t worker_core_run(struct worker_core *c, const struct worker_run *r, uint64_t end_ns); /* the step in flight now */
+
 uint32_t worker_core_sync(const struct worker_core *c, uint32_t gw, struct worker_sync *out, uint32_t cap);
 uint64_t worker_core_next_tick_ns(const struct worker_core *c, uint64_t now_ns); /* when WE_TICK is due; UINT64_MAX = never */
 void worker_core_stats(const struct worker_core *c, struct worker_stats *out);

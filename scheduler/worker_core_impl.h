@@ -142,8 +142,6 @@ struct worker_core {
     uint32_t debug_turn; /* round robin of the debug switches */
     uint32_t tier_turn;  /* round robin of checkpoints */
     uint8_t draining, exited, planned, cold;
-    uint8_t ahead_stop; /* real-time took back what was brought ahead; until one of it left its seat */
-    uint8_t pad[7];
     uint64_t slots_at, queue_at, active_at, timers_at, names_at, spans_at, copies_at, ids_at;
     uint64_t pool_at, state_bytes, plan_at, order_at; /* byte offsets */
 };

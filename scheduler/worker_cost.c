@@ -98,7 +98,7 @@ void wc_cost_step_end(struct worker_core *c, uint32_t step, const struct worker_
     if (ev->step.failed) return;
     wc_share_time(c, step, ev->step.device_ns);
     c->last_step_ns[st->rank] = ev->step.device_ns;
-    if (c->planned && !st->disturbed && ev->step.device_ns > 0)
+    if (c->planned && !c->cfg.fixed_cost && !st->disturbed && ev->step.device_ns > 0)
         step_cost_learn(&c->cost[st->rank], &st->shape, ev->step.device_ns);
 }
 

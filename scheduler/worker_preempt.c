@@ -36,7 +36,6 @@ void wc_leave_seat(struct worker_core *c, uint32_t slot, bool keep, struct wc_ou
     if (s->resuming) c->n_resuming--;
     s->resuming = 0;
     s->ahead = 0;
-    if (s->rank == 0) c->ahead_stop = 0;
     wc_copies_left(c, slot);
     if (!keep || c->cfg.pool.n_host == 0 || kvpool_suspend(wc_pool(c), s->seq) == 0)
         wc_close_seq(c, slot);
@@ -51,13 +50,11 @@ void wc_preempt(struct worker_core *c, uint32_t slot, struct wc_out *o)
     s->checked = 0;
     wc_set_state(c, slot, WC_WAITING);
     /* Brought ahead and not run: its blocks are on the host as they were, so nothing is lost but the
-     * copies. Not again before real-time gave a seat up, or the two would take turns. */
-    if (ahead) {
+     * copies. It finds less room now than it had, so the two do not take turns. */
+    if (ahead)
         c->n_given_back++;
-        c->ahead_stop = 1;
-    } else {
+    else
         c->n_preemptions++;
-    }
 }
 
 /* The one that always gets on: admitted first in the highest class that has a seat (and may run).
