@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/priority.h"
 #include "base/ring.h"
 #include "worker/event_text.h"
 
@@ -15,7 +16,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -92,9 +92,7 @@ static void drain(struct event_log *l) {
 
 static void *run(void *arg) {
     struct event_log *l = arg;
-    struct sched_param zero = {0};
-    pthread_setschedparam(pthread_self(), SCHED_IDLE,
-                          &zero); /* never in a step's way; a refusal costs little */
+    priority_lower(PRIORITY_LOG);
     while (!atomic_load_explicit(&l->stop, memory_order_acquire)) {
         struct pollfd p = {.fd = l->wake_fd, .events = POLLIN};
         uint64_t n;

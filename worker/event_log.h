@@ -10,7 +10,7 @@
  *     {"ns":1,"action":"step_submit","step":1,"rank":1,"spans":[[S],...]}
  *     {"ns":9,"event":"step_end","step":1,...,"tokens":[[slot,made,"finish",id],...]}
  * where S = slot,pos,n,score_from,score_to,sample.
- * The step loop copies a record into a ring and goes on; a thread at SCHED_IDLE writes. A full ring
+ * The step loop copies a record into a ring and goes on; a thread at PRIORITY_LOG writes. A full ring
  * drops records, counts them, and the next line written says {"dropped":n}: a log with such a line
  * proves nothing. Thread: event_log_event / _actions from one thread. NULL as the log is legal
  * everywhere and does nothing.

@@ -142,9 +142,9 @@ struct engine_completion {
 };
 
 /* Copies. Two priorities, one block at a time each, in the order submitted; nothing of priority 1 starts while
- * something of priority 0 that could start waits. Priority 1 is done by a thread at SCHED_IDLE. Priority 0 has a thread
- * at normal priority of its own, and only that one: at SCHED_IDLE beside a busy compute thread of the same core a copy,
- * once begun, would hardly ever end. `after_step`: not before that step ended (a step that is not live any more has
+ * something of priority 0 that could start waits. Priority 1 is done by a thread at base/priority.h's
+ * PRIORITY_COPY. Priority 0 has a thread at normal priority of its own, and only that one: begun at a low priority beside a
+ * busy compute thread of the same core, a copy that somebody waits for would take several times as long. `after_step`: not before that step ended (a step that is not live any more has
  * ended); what waits behind a fence lets others pass. The checksum of a block is stored with its slot on the way out and
  * compared on the way in. A copy reads its source between fence and COPY_END; the caller keeps both ends untouched until
  * it has polled COPY_END. submit returns -1 for what can be known: no host tier, ENGINE_COPIES_MAX live, a wrong id or

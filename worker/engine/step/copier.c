@@ -3,12 +3,12 @@
 #include "base/fault.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/priority.h"
 #include "worker/engine/step/clock.h"
 #include "worker/engine/step/event_fd.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -242,21 +242,13 @@ static struct engine_copy start(struct lane *l, uint32_t i)
     return w.copy;
 }
 
-/* Where the kernel refuses (a seccomp filter) the thread works at normal priority: slower for the
- * others, right all the same. */
-static void lower_priority(void)
-{
-    struct sched_param p = {0};
-    (void)sched_setscheduler(0, SCHED_IDLE, &p);
-}
-
 static void *lane_main(void *arg)
 {
     struct lane *l = arg;
     struct copier *c = l->c;
     prctl(PR_SET_TIMERSLACK, 1000); /* the default of 50 us is as long as a block takes */
     if (!l->urgent)
-        lower_priority();
+        priority_lower(PRIORITY_COPY);
     bool straight = false;
     while (!atomic_load(&c->stop)) {
         take_in(l);

@@ -2,13 +2,13 @@
  * memory: the host tier itself, its checksums, the throttle, two threads.
  *
  * Lanes. Each priority has a queue and a thread: priority 0 at normal priority, priority 1 at
- * SCHED_IDLE. Lane 1 starts nothing while a runnable copy waits in lane 0. A lane takes its copies in
+ * PRIORITY_COPY. Lane 1 starts nothing while a runnable copy waits in lane 0. A lane takes its copies in
  * the order submitted, one block at a time, passing over those whose fence is closed (a parked step
  * would otherwise hold up everything behind it).
  *
- * No thread here takes a lock, and above all none that the runner or the owner takes: a thread at
- * SCHED_IDLE that loses its core inside a critical section would hold up a real-time step for as
- * long as batch computes. Owner and lane meet in two rings with one writer and one reader each; the
+ * No thread here takes a lock, and above all none that the runner or the owner takes: a thread of
+ * low priority that loses its core inside a critical section would hold up a real-time step for as
+ * long as it is away. Owner and lane meet in two rings with one writer and one reader each; the
  * fence reads the runner's list of live steps, which is atomics.
  *
  * Throttle: both lanes share one imitated link. A copy books the link for its cost, from when the
