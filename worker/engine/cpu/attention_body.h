@@ -14,76 +14,84 @@
 #include <assert.h>
 #include <string.h>
 
-/* The K half of a block, or its V half. */
-static const uint8_t *half_of(const struct tile *t, uint32_t pos, bool values) {
-    const struct attention_args *a = t->a;
-    const uint8_t *block = a->pool + a->blocks[pos / KV_BLOCK_TOKENS] * a->kv->block_stride;
-    return block + (values ? kv_offset_v(a->kv, a->layer, a->kv_head)
-                           : kv_offset_k(a->kv, a->layer, a->kv_head));
+/* K of the block of a position. */
+static const uint8_t *keys_of(const struct tile *t, uint32_t pos) {
+    return t->head + t->a->blocks[pos / KV_BLOCK_TOKENS] * t->a->kv->block_stride;
 }
 
+static void split_find(struct tile *t, uint32_t begin, uint32_t end) {
+    const uint32_t n = (end - begin + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    const uint32_t n_keys = t->n_keys[t->n_rows - 1];
+    const uint8_t **piece = t->pieces;
+    for (uint32_t b = 0; b < n; b++) {
+        piece[b] = keys_of(t, begin + b * KV_BLOCK_TOKENS);
+        piece[n + b] = piece[b] + t->half;
+    }
+    for (uint32_t b = 0; b < FAR_AHEAD; b++) { /* behind the last split its last piece again */
+        uint32_t pos = begin + ATTENTION_SPLIT + b * KV_BLOCK_TOKENS;
+        piece[2 * n + b] = pos < n_keys ? keys_of(t, pos) : piece[2 * n - 1];
+    }
+}
+
+/* Positions of a run: all of a split where the kernels read the store, else as many as are widened
+ * at a time. */
 static uint32_t run_tokens(const struct tile *t) {
+    if (t->form != RUN_F32)
+        return ATTENTION_SPLIT;
     return t->head_dim > KV_HEAD_DIM_MAX / 2 ? RUN_TOKENS / 2 : RUN_TOKENS;
 }
 
 /* The run that begins at `pos` of the split begin .. end - 1. */
-static void run_find(const struct tile *t, struct run *r, uint32_t pos, uint32_t begin,
-                     uint32_t end, bool values) {
-    uint32_t step = run_tokens(t), next = pos + RUNS_AHEAD * step;
-    bool next_values = values;
-    r->begin = pos - begin;
-    r->n = end - pos < step ? end - pos : step;
-    if (next >= end) { /* behind the scores come the split's values, behind them the next split */
-        next = (values ? begin + ATTENTION_SPLIT : begin) + (next - end);
-        next_values = !values;
-    }
-    uint32_t last = t->n_keys[t->n_rows - 1] - 1;
-    for (uint32_t b = 0; b * KV_BLOCK_TOKENS < r->n; b++) {
-        uint32_t ahead = next + b * KV_BLOCK_TOKENS;
-        r->at[b] = half_of(t, pos + b * KV_BLOCK_TOKENS, values);
-        r->ahead[b] = half_of(t, ahead < last ? ahead : last, next_values);
-    }
+static struct run run_find(const struct tile *t, uint32_t pos, uint32_t begin, uint32_t end,
+                           bool values) {
+    const uint32_t n = (end - begin + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS, step = run_tokens(t);
+    return (struct run){
+        .at = t->pieces + (pos - begin) / KV_BLOCK_TOKENS + (values ? n : 0),
+        .begin = pos - begin,
+        .n = end - pos < step ? end - pos : step,
+    };
 }
 
-/* Factors of the run's positions. Of positions not yet written they are garbage, which meets only
- * scores that are never read. */
-static void run_scales(struct tile *t, const struct run *r) {
+/* Factors of the split's n positions. Of positions not yet written they are garbage, which meets
+ * only scores that are never read. F16: the same for all, written once a tile. */
+static void split_scales(struct tile *t, uint32_t n) {
     const __m256 scale = _mm256_set1_ps(1.0f / sqrtf((float)t->head_dim));
-    const size_t behind = 2 * kv_half_bytes(t->a->kv);
-    for (uint32_t i = 0; i < r->n; i += 8) {
-        float *keys = t->key_scale + r->begin + i, *values = t->value_scale + r->begin + i;
+    for (uint32_t i = 0; i < n; i += 8) {
+        float *keys = t->key_scale + i, *values = t->value_scale + i;
         if (t->stored != RUN_INT8) {
             _mm256_storeu_ps(keys, scale);
             continue;
         }
-        const uint8_t *block = r->at[i / KV_BLOCK_TOKENS] + behind;
+        const uint8_t *block = t->pieces[i / KV_BLOCK_TOKENS] + 2 * t->half;
         const float *s = (const float *)(const void *)block + i % KV_BLOCK_TOKENS;
         _mm256_storeu_ps(keys, _mm256_mul_ps(_mm256_loadu_ps(s), scale));
         _mm256_storeu_ps(values, _mm256_loadu_ps(s + KV_BLOCK_TOKENS));
     }
 }
 
-/* Many rows: the run as floats, once for all of them. */
-static void run_widen(struct tile *t, struct run *r) {
-    uint32_t n = KV_BLOCK_TOKENS * t->head_dim;
+/* Many rows: the run as floats, once for all of them; `at` is room for its pointers. */
+static void run_widen(struct tile *t, struct run *r, const uint8_t **at) {
+    const uint32_t n = KV_BLOCK_TOKENS * t->head_dim;
     if (t->form != RUN_F32)
         return;
     for (uint32_t b = 0; b * KV_BLOCK_TOKENS < r->n; b++) {
         float *to = t->wide + (size_t)b * n;
         widen(to, r->at[b], n, t->stored);
-        r->at[b] = (const uint8_t *)to;
+        at[b] = (const uint8_t *)to;
     }
+    r->at = at;
 }
 
-/* The share of rows row .. row + m - 1 in fetching the next run: all of it at once would wait. */
-static void run_fetch(const struct tile *t, const struct run *r, uint32_t row, uint32_t m) {
+/* The share of rows row .. row + m - 1 in fetching the pieces FAR_AHEAD behind `from`: all of it at
+ * once would wait. */
+static void run_fetch(const struct tile *t, const uint8_t *const *from, const struct run *r,
+                      uint32_t row, uint32_t m) {
     if (t->form != RUN_F32)
         return;
-    size_t bytes = kv_half_bytes(t->a->kv);
-    size_t from = bytes * row / t->n_rows & ~(size_t)63, to = bytes * (row + m) / t->n_rows;
+    size_t begin = t->half * row / t->n_rows & ~(size_t)63, end = t->half * (row + m) / t->n_rows;
     for (uint32_t b = 0; b * KV_BLOCK_TOKENS < r->n; b++)
-        for (size_t i = from; i < to; i += 64)
-            _mm_prefetch((const char *)r->ahead[b] + i, _MM_HINT_T1);
+        for (size_t i = begin; i < end; i += 64)
+            _mm_prefetch((const char *)from[FAR_AHEAD + b] + i, _MM_HINT_T1);
 }
 
 /* Rows of a register tile from `row` on. */
@@ -106,16 +114,16 @@ static uint32_t seen_of(const struct tile *t, uint32_t row, uint32_t pos, uint32
 
 static void split_weights(struct tile *t, uint32_t begin, uint32_t end) {
     for (uint32_t pos = begin; pos < end; pos += run_tokens(t)) {
-        struct run r;
-        run_find(t, &r, pos, begin, end, false);
-        run_scales(t, &r);
-        run_widen(t, &r);
-        uint32_t n = r.n;
+        const uint8_t *wide[ATTENTION_RUN];
+        struct run r = run_find(t, pos, begin, end, false);
+        const uint8_t *const *from = r.at;
+        const uint32_t n = r.n;
+        run_widen(t, &r, wide);
         for (uint32_t row = first_row_beyond(t, pos), m; row < t->n_rows; row += m) {
             m = rows_at_once(t->n_rows - row);
             uint32_t seen = t->n_keys[row + m - 1] - pos;
             r.n = seen < n ? seen : n;
-            run_fetch(t, &r, row, m);
+            run_fetch(t, from, &r, row, m);
             scores_rows(t, &r, row, m);
         }
     }
@@ -135,13 +143,14 @@ static void split_values(struct tile *t, uint32_t begin, uint32_t end) {
     memset(t->part + (size_t)first * t->head_dim, 0,
            (size_t)(t->n_rows - first) * t->head_dim * sizeof(float));
     for (uint32_t pos = begin; pos < end; pos += run_tokens(t)) {
-        struct run r;
-        run_find(t, &r, pos, begin, end, true);
-        run_widen(t, &r);
+        const uint8_t *wide[ATTENTION_RUN];
+        struct run r = run_find(t, pos, begin, end, true);
+        const uint8_t *const *from = r.at;
+        run_widen(t, &r, wide);
         for (uint32_t row = first_row_beyond(t, pos), m; row < t->n_rows; row += m) {
             m = rows_at_once(t->n_rows - row);
             uint32_t common = seen_of(t, row, pos, r.n);
-            run_fetch(t, &r, row, m);
+            run_fetch(t, from, &r, row, m);
             values_rows(t, &r, row, m, 0, common);
             for (uint32_t i = row; i < row + m; i++)
                 if (seen_of(t, i, pos, r.n) > common)
@@ -200,6 +209,9 @@ static void tile_walk(struct tile *t) {
     for (; split < n && split * ATTENTION_SPLIT < n_keys; split++) {
         uint32_t begin = split * ATTENTION_SPLIT;
         uint32_t end = n_keys - begin < ATTENTION_SPLIT ? n_keys : begin + ATTENTION_SPLIT;
+        split_find(t, begin, end);
+        if (t->stored == RUN_INT8)
+            split_scales(t, end - begin);
         split_weights(t, begin, end);
         split_values(t, begin, end);
         if (a->partials)
@@ -217,7 +229,11 @@ static void attention_walk(const struct attention_args *a) {
     struct tile t;
     t.a = a;
     t.head_dim = a->kv->head_dim;
+    t.head = a->pool + kv_offset_k(a->kv, a->layer, a->kv_head);
+    t.half = kv_half_bytes(a->kv);
     t.stored = a->kv->type == ENGINE_KV_INT8 ? RUN_INT8 : RUN_F16;
+    if (t.stored != RUN_INT8)
+        split_scales(&t, ATTENTION_SPLIT);
     uint32_t n_rows = a->n * a->n_group, most = ATTENTION_ROWS;
     if (t.head_dim > KV_HEAD_DIM_MAX / 2)
         most /= 2;

@@ -17,8 +17,12 @@
 
 #define ATTENTION_ROWS 96  /* 32 positions of 3 heads; with half of it widening K and V costs 5 % */
 #define ATTENTION_RUN 4    /* blocks of a run: 64 positions */
-#define RUNS_AHEAD 2       /* fetched into L2: one run ahead in L1 reads 6 % slower at 8k */
+/* Pieces (K or V of a block) before its use a piece is brought into L2, and into L1: a load that has
+ * to wait for L2 keeps fetches from being sent out (at 8k, kernels alone: 4 % over L2 only). */
+#define FAR_AHEAD 12
+#define NEAR_AHEAD 4
 #define ATTENTION_DIRECT 6 /* rows up to which the kernels read the store itself */
+#define SPLIT_BLOCKS (ATTENTION_SPLIT / KV_BLOCK_TOKENS)
 #define RUN_TOKENS (ATTENTION_RUN * KV_BLOCK_TOKENS)
 /* Floats from one row to the next, of scores and of queries: constants, so that the kernels reach
  * all rows from one pointer; 256 alone would put all rows into a few cache sets. */
@@ -30,16 +34,19 @@ enum run_form { RUN_F32, RUN_F16, RUN_INT8 };
 
 /* K or V of the blocks of a run. K: [head_dim][16] a block; V: [16][head_dim] a block. */
 struct run {
-    const uint8_t *at[ATTENTION_RUN];
-    const uint8_t *ahead[ATTENTION_RUN]; /* what is read RUNS_AHEAD later: fetched meanwhile */
-    uint32_t begin, n; /* first position inside the split, number of positions */
+    const uint8_t *const *at; /* in the store FAR_AHEAD more are behind the last: fetched meanwhile */
+    uint32_t begin, n;        /* first position inside the split, number of positions */
 };
 
 struct tile {
     const struct attention_args *a;
     uint32_t head_dim, n_rows;
+    const uint8_t *head; /* the tile's (layer, KV head) in block 0 */
+    size_t half;         /* bytes of K of a block; V is behind it */
     enum run_form form, stored;             /* what the kernels read; what the store holds */
     uint32_t n_keys[ATTENTION_ROWS];        /* positions a row sees; never falls from row to row */
+    /* The pieces of the present split in the order of reading: K, V, then K of the next one. */
+    const uint8_t *pieces[2 * SPLIT_BLOCKS + FAR_AHEAD];
     float *out[ATTENTION_ROWS];
     float max[ATTENTION_ROWS], sum[ATTENTION_ROWS]; /* over the splits so far */
     float part_max[ATTENTION_ROWS], part_sum[ATTENTION_ROWS]; /* of the present split */

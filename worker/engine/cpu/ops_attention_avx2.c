@@ -14,18 +14,19 @@ ALWAYS_INLINE __m256 load8(const uint8_t *p, size_t at, const enum run_form form
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p + at))));
 }
 
-/* Brings the line of element `at` near. */
-ALWAYS_INLINE void fetch(const uint8_t *p, size_t at, const enum run_form form) {
-    if (form == RUN_F16)
-        _mm_prefetch((const char *)p + 2 * at, _MM_HINT_T1);
-    if (form == RUN_INT8)
-        _mm_prefetch((const char *)p + at, _MM_HINT_T1);
+/* Asks for the lines of element `at` of the pieces FAR_AHEAD and NEAR_AHEAD behind piece[0]. */
+ALWAYS_INLINE void fetch(const uint8_t *const *piece, size_t at, const enum run_form form) {
+    if (form == RUN_F32)
+        return;
+    at *= form == RUN_F16 ? 2 : 1;
+    _mm_prefetch((const char *)piece[FAR_AHEAD] + at, _MM_HINT_T1);
+    _mm_prefetch((const char *)piece[NEAR_AHEAD] + at, _MM_HINT_T0);
 }
 
 /* Blocks block .. block + B - 1 of the run, two vectors each. K: [head_dim][16]. */
 ALWAYS_INLINE void scores_n(struct tile *t, const struct run *run, uint32_t row, const int R,
                             uint32_t block, const int B, const enum run_form form) {
-    const uint8_t *const *at = run->at + block, *const *ahead = run->ahead + block;
+    const uint8_t *const *at = run->at + block;
     const float *q = t->q + row * QUERY, *end = q + t->head_dim;
     __m256 acc[R_MAX][2 * ATTENTION_RUN];
     UNROLL for (int r = 0; r < R; r++)
@@ -33,7 +34,7 @@ ALWAYS_INLINE void scores_n(struct tile *t, const struct run *run, uint32_t row,
             acc[r][b] = _mm256_setzero_ps();
     for (size_t k = 0; q < end; q += 2) {
         UNROLL for (int b = 0; b < B; b++) /* INT8: every line is asked for twice */
-            fetch(ahead[b], k, form);
+            fetch(at + b, k, form);
         UNROLL for (int i = 0; i < 2; i++, k += KV_BLOCK_TOKENS) {
             __m256 x[2 * ATTENTION_RUN];
             UNROLL for (int b = 0; b < 2 * B; b++)
@@ -66,8 +67,7 @@ ALWAYS_INLINE void values_n(struct tile *t, const struct run *run, uint32_t row,
         UNROLL for (int c = 0; c < C; c++)
             acc[r][c] = _mm256_loadu_ps(part + (size_t)r * dim + 8 * c);
     while (from < to) {
-        const uint8_t *v = run->at[from / KV_BLOCK_TOKENS];
-        const uint8_t *ahead = run->ahead[from / KV_BLOCK_TOKENS];
+        const uint8_t *const *piece = run->at + from / KV_BLOCK_TOKENS, *v = *piece;
         size_t at = from % KV_BLOCK_TOKENS * dim + d;
         uint32_t end = from / KV_BLOCK_TOKENS * KV_BLOCK_TOKENS + KV_BLOCK_TOKENS;
         const float *w_end = w + ((end < to ? end : to) - from);
@@ -75,7 +75,7 @@ ALWAYS_INLINE void values_n(struct tile *t, const struct run *run, uint32_t row,
         for (; w < w_end; w++, at += dim) {
             __m256 x[8];
             UNROLL for (int c = 0; c < C; c += 4)
-                fetch(ahead, at + 8 * (size_t)c, form);
+                fetch(piece, at + 8 * (size_t)c, form);
             UNROLL for (int c = 0; c < C; c++)
                 x[c] = load8(v, at + 8 * (size_t)c, form);
             UNROLL for (int r = 0; r < R; r++) {
