@@ -14,6 +14,7 @@ void api_job_init(struct api_job *j, const struct model *m, const struct api_lim
     j->limits = limits;
     j->endpoint = in->endpoint;
     memcpy(j->cls, in->cls, sizeof j->cls);
+    j->rules = (struct api_rules){.model_ok = true};
     j->body = in->body;
     j->n_body = in->n_body;
     buf_init(&j->reply, 256u << 20);
@@ -175,16 +176,26 @@ static int completion_prompts(struct api_job *j, const json_t *body, struct toke
     return 0;
 }
 
+/* Other names are 404 before: who may not use it learns no more than that it is here. */
+static int check_model(const struct api_job *j, const json_t *body, bool required, struct err *e)
+{
+    if (api_check_model(body, j->limits, required, e) != 0) return -1;
+    if (j->rules.model_ok) return 0;
+    return err_set_param(e, ERR_FORBIDDEN, "model", "This key may not use the model '%s'.",
+                         j->limits->model_name);
+}
+
 static int work(struct api_job *j, const json_t *body, struct tokenizer_scratch *s, struct err *e)
 {
     if (j->endpoint == ENDPOINT_TOKENIZE || j->endpoint == ENDPOINT_DETOKENIZE) {
-        if (api_check_model(body, j->limits, false, e) != 0) return -1;
+        if (check_model(j, body, false, e) != 0) return -1;
         return j->endpoint == ENDPOINT_TOKENIZE
                    ? api_tokenize(j->model, j->limits, body, s, &j->reply, e)
                    : api_detokenize(j->model, j->limits, body, &j->reply, e);
     }
-    if (api_check_model(body, j->limits, true, e) != 0) return -1;
-    if (api_params_read(&j->params, j->endpoint, body, j->cls, j->limits, e) != 0) return -1;
+    if (check_model(j, body, true, e) != 0) return -1;
+    if (api_params_read(&j->params, j->endpoint, body, j->cls, &j->rules, j->limits, e) != 0)
+        return -1;
     return j->endpoint == ENDPOINT_CHAT ? chat_prompt(j, body, s, e)
                                         : completion_prompts(j, body, s, e);
 }

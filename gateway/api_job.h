@@ -21,6 +21,7 @@ struct api_job {
     const struct api_limits *limits;
     enum endpoint endpoint;
     char cls[24];
+    struct api_rules rules;
     char *body; size_t n_body;     /* owned */
     /* out */
     bool failed;
@@ -30,6 +31,7 @@ struct api_job {
     struct buf reply;              /* tokenize, detokenize: the JSON body */
 };
 
+/* Afterwards `rules` may be set: at first everything is allowed. */
 void api_job_init(struct api_job *j, const struct model *m, const struct api_limits *limits,
                   const struct request_in *in);
 void api_job_work(struct api_job *j, struct tokenizer_scratch *scratch);

@@ -19,6 +19,15 @@ struct api_limits {
     struct class_table classes;
 };
 
+/* What a caller's tenant and key allow; copied into each request, so that the lanes read it while the
+ * tenants' file is being replaced. */
+struct api_rules {
+    uint8_t classes;               /* bits of the class table; 0 = all */
+    bool model_ok;                 /* may use the model that is served */
+    uint32_t default_output;       /* of a chat that gives no max_tokens; 0 = the gateway's */
+    uint32_t max_output;           /* 0 = no cap */
+};
+
 static inline void api_limits_fill(struct api_limits *l, const struct settings *s,
                                    const struct model *m)
 {

@@ -2,6 +2,7 @@
 
 #include "gateway/dispatch.h"
 #include "gateway/json_out.h"
+#include "gateway/tenants.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -17,18 +18,28 @@ static void card(const struct gateway *g, struct buf *out)
              g->model->hp.n_ctx);
 }
 
-void api_page_models(const struct gateway *g, struct buf *out)
+static bool may_see(const struct gateway *g, const struct tenant *t)
+{
+    return t == NULL || tenant_line_model(&t->line, g->model->name);
+}
+
+void api_page_models(const struct gateway *g, const struct tenant *t, struct buf *out)
 {
     buf_adds(out, "{\"object\":\"list\",\"data\":[");
-    card(g, out);
+    if (may_see(g, t)) card(g, out);
     buf_adds(out, "]}");
 }
 
-int api_page_model(const struct gateway *g, const char *name, struct buf *out, struct err *e)
+int api_page_model(const struct gateway *g, const struct tenant *t, const char *name,
+                   struct buf *out, struct err *e)
 {
     if (strcmp(name, g->model->name) != 0) {
         return err_set_param(e, ERR_MODEL_NOT_FOUND, "model",
                              "The model '%.100s' does not exist; this server has '%s'.", name,
+                             g->model->name);
+    }
+    if (!may_see(g, t)) {
+        return err_set_param(e, ERR_FORBIDDEN, "model", "This key may not use the model '%s'.",
                              g->model->name);
     }
     card(g, out);

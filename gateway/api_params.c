@@ -1,6 +1,7 @@
 #include "gateway/api_params.h"
 
 #include "base/mem.h"
+#include "gateway/class_choice.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,8 +103,23 @@ static int read_stream(struct api_params *p, const json_t *o, struct err *e)
     return api_bool(so, "continuous_usage_stats", &p->continuous_usage, e) < 0 ? -1 : 0;
 }
 
-static int read_limits(struct api_params *p, const json_t *o, const struct api_limits *lim,
-                       struct err *e)
+/* What the caller gave, against the tenant's cap; else the default, within it. */
+static int resolve_max(struct api_params *p, int64_t max, const char *field,
+                       const struct api_rules *rules, const struct api_limits *lim, struct err *e)
+{
+    int64_t cap = rules->max_output;
+    int64_t chat = rules->default_output ? rules->default_output : lim->default_max_tokens_chat;
+    p->max_tokens = max >= 0 ? max : p->endpoint == ENDPOINT_CHAT ? chat : 16;
+    if (cap == 0 || p->max_tokens <= cap) return 0;
+    if (max < 0) p->max_tokens = cap;
+    else
+        return err_set_param(e, ERR_BAD_VALUE, field, "'%s' is %lld, this key may ask for %lld.",
+                             field, (long long)max, (long long)cap);
+    return 0;
+}
+
+static int read_limits(struct api_params *p, const json_t *o, const struct api_rules *rules,
+                       const struct api_limits *lim, struct err *e)
 {
     int64_t n = 1, best_of = -1, max = -1, max2 = -1;
     bool chat = p->endpoint == ENDPOINT_CHAT;
@@ -114,8 +130,8 @@ static int read_limits(struct api_params *p, const json_t *o, const struct api_l
     if (!chat && api_bool(o, "echo", &p->echo, e) < 0) return -1;
     if (api_int(o, "max_tokens", p->echo ? 0 : 1, INT32_MAX, &max, e) < 0) return -1;
     if (chat && api_int(o, "max_completion_tokens", 1, INT32_MAX, &max2, e) < 0) return -1;
-    if (max2 >= 0) max = max2;
-    p->max_tokens = max >= 0 ? max : chat ? (int64_t)lim->default_max_tokens_chat : 16;
+    const char *field = max2 >= 0 ? "max_completion_tokens" : "max_tokens";
+    if (resolve_max(p, max2 >= 0 ? max2 : max, field, rules, lim, e) != 0) return -1;
     if (api_int(o, "min_tokens", 0, INT32_MAX, &p->min_tokens, e) < 0) return -1;
     if (p->min_tokens > p->max_tokens) {
         return err_set_param(e, ERR_BAD_VALUE, "min_tokens",
@@ -271,7 +287,7 @@ static int read_salt(struct api_params *p, const json_t *o, struct err *e)
     return 0;
 }
 
-static int read_class(struct api_params *p, const json_t *o, const char *cls,
+static int read_class(struct api_params *p, const json_t *o, const char *cls, uint8_t allowed,
                       const struct api_limits *lim, struct err *e)
 {
     struct api_str tier = {"", 0};
@@ -285,16 +301,11 @@ static int read_class(struct api_params *p, const json_t *o, const char *cls,
         return err_set_param(e, ERR_BAD_VALUE, "service_tier",
                              "'service_tier' must be auto, default, flex, scale or priority.");
     }
-    p->cls = t == 2 ? CLASS_BATCH : CLASS_REALTIME;
-    if (*cls != '\0') {
-        int c = class_table_find(&lim->classes, cls);
-        if (c < 0)
-            return err_set_param(e, ERR_BAD_VALUE, "X-Sluice-Class", "There is no class '%s'.",
-                                 cls);
-        p->cls = (uint8_t)c;
-    }
+    if (allowed == 0) allowed = class_all(&lim->classes);
+    if (class_choose(&lim->classes, allowed, cls, t == 2, &p->cls, e) != 0) return -1;
     if (t >= 0) { /* the tier actually used, only when asked */
-        strcpy(p->tier, p->cls == CLASS_BATCH ? "flex" : t == 4 ? "priority" : "default");
+        bool below = lim->classes.rows[p->cls].rank > 0;
+        strcpy(p->tier, below ? "flex" : t == 4 ? "priority" : "default");
     }
     return 0;
 }
@@ -320,19 +331,24 @@ int api_check_model(const json_t *body, const struct api_limits *limits, bool re
 }
 
 int api_params_read(struct api_params *p, enum endpoint endpoint, const json_t *body,
-                    const char *cls, const struct api_limits *limits, struct err *e)
+                    const char *cls, const struct api_rules *rules,
+                    const struct api_limits *limits, struct err *e)
 {
+    static const struct api_rules everything = {.model_ok = true};
+    if (rules == NULL) rules = &everything;
     memset(p, 0, sizeof *p);
     p->endpoint = endpoint;
     p->skip_special = true;
-    if (read_stream(p, body, e) != 0 || read_limits(p, body, limits, e) != 0) return -1;
+    if (read_stream(p, body, e) != 0 || read_limits(p, body, rules, limits, e) != 0)
+        return -1;
     if (read_sampling(p, body, e) != 0 || read_logprobs(p, body, e) != 0) return -1;
     if (read_stops(p, body, limits->n_vocab, e) != 0) return -1;
     if (read_bias(p, (json_t *)body, limits->n_vocab, e) != 0) return -1;
     if (api_bool(body, "ignore_eos", &p->ignore_eos, e) < 0) return -1;
     if (api_bool(body, "include_stop_str_in_output", &p->include_stop, e) < 0) return -1;
     if (api_bool(body, "skip_special_tokens", &p->skip_special, e) < 0) return -1;
-    if (read_class(p, body, cls, limits, e) != 0 || read_salt(p, body, e) != 0) return -1;
+    if (read_class(p, body, cls, rules->classes, limits, e) != 0) return -1;
+    if (read_salt(p, body, e) != 0) return -1;
     return read_refused(body, e) != 0 || read_tools(body, e) != 0 ? -1 : 0;
 }
 

@@ -32,9 +32,11 @@ struct api_params {
     char tier[16];                 /* service_tier to echo, "" = not asked */
 };
 
-/* `cls`: class from the header or RPC field, "" = none (then service_tier decides). 0 or -1. */
+/* `cls`: class from the header or RPC field, "" = none (then service_tier decides); `rules`: what the
+ * caller may use, NULL = everything. 0 or -1. */
 int api_params_read(struct api_params *p, enum endpoint endpoint, const json_t *body,
-                    const char *cls, const struct api_limits *limits, struct err *e);
+                    const char *cls, const struct api_rules *rules,
+                    const struct api_limits *limits, struct err *e);
 void api_params_deinit(struct api_params *p);
 /* The `model` field: present, a string, and the one we serve. */
 int api_check_model(const json_t *body, const struct api_limits *limits, bool required,

@@ -37,6 +37,7 @@ struct choice {
     enum finish finish;
     uint32_t visible;
     uint64_t first_ns, last_ns;
+    uint32_t charged;              /* most output ids charged to the tenant: never twice after a restart */
 };
 
 /* What one event says. Ids [first, first + n) of the output; prompt = the prompt's own text and

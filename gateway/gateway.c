@@ -1,6 +1,9 @@
 #include "gateway/gateway.h"
 
+#include "config/classes_file.h"
+
 #include <assert.h>
+#include <string.h>
 #include <time.h>
 
 uint64_t gateway_now_ns(void)
@@ -13,6 +16,15 @@ uint64_t gateway_now_ns(void)
 int64_t gateway_wall_s(void)
 {
     return (int64_t)time(NULL);
+}
+
+int gateway_classes(struct gateway *g, struct err *e)
+{
+    struct classes_file f;
+    if (g->settings->classes[0] == '\0') return 0;
+    if (classes_file_load(&f, g->settings->classes, e) != 0) return -1;
+    CLASS_LINES_COPY(&g->limits.classes, &f);
+    return 0;
 }
 
 int gateway_charge(struct gateway *g, uint64_t more)

@@ -17,6 +17,7 @@ struct dispatch;   /* gateway/dispatch.h: gateway_core, the link, slots */
 struct lanes;      /* gateway/lane.h */
 struct http_server; /* gateway/http.h */
 struct rpc_door;   /* gateway/rpc_door.h */
+struct tenants;    /* gateway/tenants.h */
 
 struct gateway {
     const struct settings *settings;
@@ -30,6 +31,7 @@ struct gateway {
     struct lanes *lanes;
     struct http_server *http;
     struct rpc_door *rpc;
+    struct tenants *tenants;       /* NULL only in tests: no tenants, no limits */
     bool draining;                 /* first SIGTERM: /ready 503, new requests 503 */
     uint32_t live_requests;
     uint64_t queue_bytes; /* bodies, ids, scores of all requests: max-queue-bytes bounds it */
@@ -39,6 +41,9 @@ struct gateway {
  */
 int gateway_charge(struct gateway *g, uint64_t more);
 void gateway_uncharge(struct gateway *g, uint64_t bytes);
+
+/* The class table of the settings' file into g->limits; before anything reads it. */
+int gateway_classes(struct gateway *g, struct err *e);
 
 uint64_t gateway_now_ns(void);     /* CLOCK_MONOTONIC */
 int64_t gateway_wall_s(void);

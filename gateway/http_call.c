@@ -1,6 +1,7 @@
 #include "gateway/http_priv.h"
 
 #include "base/mem.h"
+#include "gateway/tenants.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,7 @@ void http_call_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     if (c == NULL) return;
     *con_cls = NULL;
     request_close(&c->request);
+    if (c->who.tenant) tenant_release(c->h->g->tenants, &c->who.tenant);
     gateway_uncharge(c->h->g, c->charged);
     buf_deinit(&c->body);
     buf_deinit(&c->out);
@@ -139,7 +141,8 @@ static void on_wake(void *door)
 static enum MHD_Result submit(struct http_call *c)
 {
     const char *cls = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "X-Sluice-Class");
-    struct request_in in = {.endpoint = c->route->endpoint, .wake = on_wake, .door = c};
+    struct request_in in = {
+        .endpoint = c->route->endpoint, .who = c->who, .wake = on_wake, .door = c};
     if (cls && strlen(cls) >= sizeof in.cls)
         return http_reply_now(c, ERR_BAD_VALUE, "X-Sluice-Class", "There is no such class.", NULL);
     snprintf(in.cls, sizeof in.cls, "%s", cls ? cls : "");
@@ -197,7 +200,8 @@ static enum MHD_Result begin_body(struct http_call *c)
     uint64_t n = length == NULL ? 0 : strlen(length) > 18 ? UINT64_MAX : strtoull(length, NULL, 10);
     uint64_t max = (uint64_t)c->h->g->settings->max_body_bytes;
     c->too_large = n > max;
-    if (c->too_large && (waits || n > max + DISCARD_MAX)) return refuse_size(c);
+    if (c->too_large && !(c->denied && waits) && (waits || n > max + DISCARD_MAX)) return refuse_size(c);
+    if (waits && c->denied) return http_deny(c);
     if (waits && (c->route == NULL || !method_ok(c))) return refuse_route(c);
     return MHD_YES;
 }
@@ -213,6 +217,7 @@ static enum MHD_Result begin(struct http_call *c, const char *method)
     read_method(c, method);
     c->route = c->uri_long ? NULL : http_route_find(c->uri, &c->id);
     if (c->route && c->route->is_call) watch(c);
+    http_auth(c);
     if (c->h->n_conns > c->h->max_conns) {
         return http_reply_now(c, ERR_QUEUE_FULL, "", "Too many connections; try again later.",
                               NULL);
@@ -230,7 +235,7 @@ static enum MHD_Result take_body(struct http_call *c, const char *p, size_t n)
     c->taken += n;
     if (c->taken > max) c->too_large = true; /* read on and throw away */
     if (c->taken > max + DISCARD_MAX) return MHD_NO;
-    if (c->too_large || c->no_room || c->route == NULL || !c->route->is_call) return MHD_YES;
+    if (c->too_large || c->no_room || c->denied || c->route == NULL || !c->route->is_call) return MHD_YES;
     if (gateway_charge(c->h->g, n) != 0) {
         c->no_room = true;
         return MHD_YES;
@@ -242,6 +247,7 @@ static enum MHD_Result take_body(struct http_call *c, const char *p, size_t n)
 
 static enum MHD_Result whole(struct http_call *c)
 {
+    if (c->denied) return http_deny(c);
     if (c->too_large) return refuse_size(c);
     if (c->no_room) {
         return http_reply_now(c, ERR_QUEUE_FULL, "",

@@ -1,5 +1,5 @@
 /* http_priv.h - the inside of the HTTP door: http.c (daemon, loop, sweeps), http_call.c (one call,
- * up to its request), http_reply.c (answers), http_route.c (paths).
+ * up to its request), http_auth.c (keys), http_reply.c (answers), http_route.c (paths).
  *
  * A call is one HTTP request on a connection. libmicrohttpd runs only inside MHD_run on the loop
  * thread, called when its epoll descriptor is readable, when its time-out is due, and once per loop
@@ -35,6 +35,7 @@ struct http_route {
     bool get, post;
     bool is_call;                  /* runs as a request: body goes to request_submit */
     enum endpoint endpoint;
+    bool open;                     /* needs no key */
 };
 
 struct http_call {
@@ -48,6 +49,8 @@ struct http_call {
     const struct http_route *route;
     const char *id;                /* behind a prefix route */
     char label[129];
+    struct key_grant who;          /* whose key it showed; its tenant is held */
+    bool denied;                   /* it showed none that is known: 401, whatever else is wrong */
     bool seen, too_large, no_room, suspended, gone, replied, streaming, watching;
     struct buf body;
     uint64_t taken, charged;       /* bytes of body: received, and held against max-queue-bytes */
@@ -93,6 +96,12 @@ enum MHD_Result http_call_handle(void *cls, struct MHD_Connection *conn, const c
 void http_call_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
                          enum MHD_RequestTerminationCode why);
 void http_call_gone(struct http_call *c);
+
+/* http_auth.c */
+void http_auth(struct http_call *c); /* fills who and denied from the headers */
+enum MHD_Result http_deny(struct http_call *c);
+/* x-ratelimit-*, Retry-After-Ms, x-should-retry of a call that became a request. */
+void http_limit_headers(struct http_call *c, struct MHD_Response *r);
 
 /* http_reply.c */
 /* What the request has to say now, or suspend. */

@@ -14,6 +14,7 @@ static void common_headers(struct http_call *c, struct MHD_Response *r, const ch
 {
     MHD_add_response_header(r, "Content-Type", type);
     MHD_add_response_header(r, "X-Request-Id", c->label);
+    http_limit_headers(c, r);
 }
 
 static enum MHD_Result queue(struct http_call *c, unsigned status, struct MHD_Response *r)
@@ -33,6 +34,7 @@ enum MHD_Result http_reply(struct http_call *c, unsigned status, const char *typ
     if (r == NULL) return MHD_NO;
     common_headers(c, r, type);
     if (allow) MHD_add_response_header(r, "Allow", allow);
+    if (status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer realm=\"sluice\"");
     if (retry_after_s) {
         char text[16];
         snprintf(text, sizeof text, "%u", retry_after_s);

@@ -5,18 +5,18 @@
 #include <string.h>
 
 static const struct http_route routes[] = {
-    {"/v1/chat/completions", "POST", false, true, true, ENDPOINT_CHAT},
-    {"/v1/completions", "POST", false, true, true, ENDPOINT_COMPLETION},
-    {"/tokenize", "POST", false, true, true, ENDPOINT_TOKENIZE},
-    {"/detokenize", "POST", false, true, true, ENDPOINT_DETOKENIZE},
-    {"/v1/models", "GET, HEAD", true, false, false, 0},
-    {"/v1/models/", "GET, HEAD", true, false, false, 0},
-    {"/health", "GET, HEAD", true, false, false, 0},
-    {"/ready", "GET, HEAD", true, false, false, 0},
-    {"/live", "GET, HEAD", true, false, false, 0},
-    {"/ping", "GET, HEAD, POST", true, true, false, 0},
-    {"/version", "GET, HEAD", true, false, false, 0},
-    {"/metrics", "GET, HEAD", true, false, false, 0},
+    {"/v1/chat/completions", "POST", false, true, true, ENDPOINT_CHAT, false},
+    {"/v1/completions", "POST", false, true, true, ENDPOINT_COMPLETION, false},
+    {"/tokenize", "POST", false, true, true, ENDPOINT_TOKENIZE, false},
+    {"/detokenize", "POST", false, true, true, ENDPOINT_DETOKENIZE, false},
+    {"/v1/models", "GET, HEAD", true, false, false, 0, false},
+    {"/v1/models/", "GET, HEAD", true, false, false, 0, false},
+    {"/health", "GET, HEAD", true, false, false, 0, true},
+    {"/ready", "GET, HEAD", true, false, false, 0, true},
+    {"/live", "GET, HEAD", true, false, false, 0, true},
+    {"/ping", "GET, HEAD, POST", true, true, false, 0, true},
+    {"/version", "GET, HEAD", true, false, false, 0, false},
+    {"/metrics", "GET, HEAD", true, false, false, 0, false},
 };
 
 const struct http_route *http_route_find(const char *path, const char **id)
@@ -65,7 +65,7 @@ static enum MHD_Result reply_model(struct http_call *c)
     struct err e;
     struct buf b = {0};
     decode(c->id, name, sizeof name);
-    if (api_page_model(c->h->g, name, &b, &e) != 0) return http_reply_error(c, &e, NULL, 0);
+    if (api_page_model(c->h->g, c->who.tenant, name, &b, &e) != 0) return http_reply_error(c, &e, NULL, 0);
     return http_reply_buf(c, 200, "application/json", &b, NULL, 0);
 }
 
@@ -89,6 +89,6 @@ enum MHD_Result http_route_reply(struct http_call *c)
         return http_reply_buf(c, 200, "text/plain; version=0.0.4; charset=utf-8", &b, NULL, 0);
     }
     if (strcmp(p, "/version") == 0) buf_adds(&b, "{\"version\":\"" SLUICE_VERSION "\"}");
-    else api_page_models(c->h->g, &b);
+    else api_page_models(c->h->g, c->who.tenant, &b);
     return http_reply_buf(c, 200, "application/json", &b, NULL, 0);
 }

@@ -9,6 +9,7 @@
 #include "gateway/lane.h"
 #include "gateway/rpc_door.h"
 #include "gateway/state_file.h"
+#include "gateway/tenants_watch.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -24,6 +25,7 @@ struct process {
     struct gateway g;
     struct settings settings;
     struct model model;
+    struct tenants_watch *watch;
     uv_loop_t loop;
     uv_signal_t term, intr;
     uv_poll_t parent;
@@ -66,6 +68,7 @@ static void leave(struct process *p, const char *why)
     p->g.draining = true;
     p->drain_end_ns = gateway_now_ns() + (uint64_t)(p->settings.drain_timeout_s * 1e9);
     dispatch_drain(p->g.dispatch);
+    tenants_drain(p->g.tenants);
     uv_timer_start(&p->drain, on_drain_tick, 0, 20);
 }
 
@@ -114,6 +117,9 @@ static void pin(const struct settings *s)
 static int open_doors(struct process *p, struct err *e)
 {
     struct gateway *g = &p->g;
+    if (gateway_classes(g, e) != 0 || tenants_create(&g->tenants, g, e) != 0 ||
+        tenants_watch_create(&p->watch, g, e) != 0)
+        return -1;
     if (lanes_create(&g->lanes, g, e) != 0 || dispatch_create(&g->dispatch, g, NULL, e) != 0)
         return -1;
     if (http_create(&g->http, g, e) != 0 || rpc_door_create(&g->rpc, g, e) != 0) return -1;
@@ -128,6 +134,8 @@ static void close_doors(struct process *p)
     rpc_door_destroy(&g->rpc);
     lanes_destroy(&g->lanes);
     dispatch_destroy(&g->dispatch);
+    tenants_watch_destroy(&p->watch);
+    tenants_destroy(&g->tenants);
 }
 
 static void close_any(uv_handle_t *h, void *arg)

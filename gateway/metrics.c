@@ -277,6 +277,11 @@ static void add_process(struct writer *w, const struct gateway *g)
     header(w, "sluice:slow_readers_cut_total", "counter",
            "Streams ended because their client read nothing.");
     sample(w, "sluice:slow_readers_cut_total", "", (double)g->metrics.slow_readers_cut);
+    header(w, "sluice:tenant_reloads_total", "counter", "New files of tenants and keys taken.");
+    sample(w, "sluice:tenant_reloads_total", "", (double)g->metrics.tenant_reloads);
+    header(w, "sluice:tenant_reload_errors_total", "counter",
+           "Files of tenants or keys that were not taken.");
+    sample(w, "sluice:tenant_reload_errors_total", "", (double)g->metrics.tenant_reload_errors);
     header(w, "sluice:memory_bytes", "gauge", "Heap and pools of the gateway.");
     sample(w, "sluice:memory_bytes", "", (double)mem_used());
 }

@@ -27,6 +27,7 @@ struct metrics {
     uint64_t errors[ERR_COUNT];       /* requests that failed, by code */
     uint64_t rpc_requests, link_bad_messages, link_messages_in, link_messages_out;
     uint64_t slow_readers_cut;
+    uint64_t tenant_reloads, tenant_reload_errors;
 };
 
 /* One finished choice, all times monotonic ns (0 = never happened). */

@@ -2,11 +2,13 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "gateway/class_choice.h"
 #include "gateway/reply.h"
 #include "gateway/request_priv.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -50,22 +52,38 @@ static void count_end(struct request *r, struct choice *c, enum finish finish)
     metrics_choice_end(&r->g->metrics, &m);
 }
 
+/* Nothing more will be made for it: the tenant's room is free again. */
+static void leave_budget(struct request *r)
+{
+    tenant_settle(r->g, r->tenant, &r->share);
+}
+
 static void fail(struct request *r, const struct err *e)
 {
     if (r->state == REQUEST_FAILED || r->state == REQUEST_ENDED || r->err.code != ERR_OK) return;
     r->err = *e;
-    r->retry_after_s = err_retryable(e->code) ? 1 : 0;
+    r->retry_ms = err_retryable(e->code) ? 1000 : 0;
     if (!r->pulled) r->state = REQUEST_FAILED;
     for (uint32_t i = 0; i < r->n_choices; i++) {
         dispatch_leave(r->g->dispatch, &r->choices[i].seq);
         count_end(r, &r->choices[i], FINISH_FAILED);
     }
+    leave_budget(r);
     r->g->metrics.errors[e->code]++;
 }
 
 static void set_no_memory(struct err *e)
 {
     err_set(e, ERR_NO_MEMORY, "The server is out of memory; try again.");
+}
+
+/* The name roots the prefix cache, so no tenant finds another's blocks. */
+static void fill_tenant(const struct request *r, struct msg_submit *s)
+{
+    if (r->tenant == NULL) return;
+    _Static_assert(TENANT_NAME_BYTES <= MSG_NAME_MAX, "a tenant's name fits the link");
+    memcpy(s->tenant, r->tenant->line.name, sizeof r->tenant->line.name);
+    s->kv_quota = (uint32_t)r->tenant->line.kv_quota;
 }
 
 static int make_choices(struct request *r, struct err *e)
@@ -88,8 +106,57 @@ static int make_choices(struct request *r, struct err *e)
         const struct api_prompt *prompt = &r->job.prompts[i / p->n];
         choice_init(&r->choices[i], r, i, p, prompt, rand_at(seed, i % p->n), r->g->limits.n_ctx);
         r->choices[i].seq.ops = &ops;
+        fill_tenant(r, &r->choices[i].seq.submit);
     }
     return 0;
+}
+
+/* All of it at once: no part of a request is queued without the others. */
+static void arrive(struct request *r)
+{
+    struct err e;
+    int bad = 0;
+    r->starting = true;
+    for (uint32_t i = 0; bad == 0 && i < r->n_choices; i++) {
+        bad = dispatch_arrive(r->g->dispatch, &r->choices[i].seq, &e);
+    }
+    r->starting = false;
+    if (bad) fail(r, &e);
+    else metrics_request(&r->g->metrics, r->job.params.cls, r->job.params.n);
+}
+
+static void refuse_budget(struct request *r, const struct budget_verdict *v)
+{
+    struct err e;
+    uint32_t retry_ms;
+    tenant_refusal(r->tenant, v, &retry_ms, &e);
+    fail(r, &e);
+    r->retry_ms = retry_ms;
+}
+
+static void on_budget(struct tenant_share *s, const struct budget_verdict *v)
+{
+    struct request *r = (struct request *)((char *)s - offsetof(struct request, share));
+    if (v->why == BUDGET_OK) arrive(r);
+    else refuse_budget(r, v);
+    if (r->state != REQUEST_PENDING) wake(r);
+}
+
+/* What it may take at most: each prompt once, each choice to its end. */
+static void ask_budget(struct request *r)
+{
+    struct budget_verdict v;
+    uint64_t prompt = 0, output = 0;
+    for (uint32_t i = 0; i < r->job.n_prompts; i++) prompt += r->job.prompts[i].ids.n;
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        output += r->choices[i].seq.submit.max_total - r->choices[i].seq.n_prompt;
+    }
+    r->share.ready = on_budget;
+    switch (tenant_reserve(r->g, r->tenant, &r->share, prompt, output, &v)) {
+    case TENANT_GO: arrive(r); break;
+    case TENANT_WAIT: break;
+    case TENANT_REFUSED: refuse_budget(r, &v); break;
+    }
 }
 
 static void start(struct request *r)
@@ -102,13 +169,8 @@ static void start(struct request *r)
     reply_head(r);
     int bad = make_choices(r, &e);
     charge(r, r->n_choices * sizeof *r->choices);
-    r->starting = true;
-    for (uint32_t i = 0; bad == 0 && i < r->n_choices; i++) {
-        bad = dispatch_arrive(r->g->dispatch, &r->choices[i].seq, &e);
-    }
-    r->starting = false;
     if (bad) fail(r, &e);
-    else metrics_request(&r->g->metrics, r->job.params.cls, r->job.params.n);
+    else ask_budget(r);
 }
 
 static void destroy(struct request *r)
@@ -117,6 +179,8 @@ static void destroy(struct request *r)
         dispatch_leave(r->g->dispatch, &r->choices[i].seq);
         choice_deinit(&r->choices[i]);
     }
+    leave_budget(r);
+    if (r->tenant) tenant_release(r->g->tenants, &r->tenant);
     mem_free(r->choices);
     stop_set_destroy(&r->stops);
     api_job_deinit(&r->job);
@@ -163,12 +227,21 @@ static void lane_done(struct lane_job *j)
     if (r->state != REQUEST_PENDING) wake(r);
 }
 
+/* Bulk work never stands before a chat's text. The body's own service_tier is not known yet. */
+static bool is_bulk(const struct request *r, const struct request_in *in)
+{
+    const struct class_table *t = &r->g->limits.classes;
+    uint8_t cls;
+    if (in->n_body > LANE_BULK_BYTES) return true;
+    return class_choose(t, r->job.rules.classes, in->cls, false, &cls, NULL) == 0 &&
+           t->rows[cls].rank > 0;
+}
+
 /* Why it cannot even be read now. */
 static int refuse(struct request *r, const struct request_in *in, struct err *e)
 {
     struct gateway *g = r->g;
-    /* bulk work never stands before a chat's text */
-    bool bulk = in->n_body > LANE_BULK_BYTES || strcmp(in->cls, "batch") == 0;
+    bool bulk = is_bulk(r, in);
     if (g->draining)
         return err_set(e, ERR_DRAINING, "The server is shutting down; try another one.");
     if (gateway_charge(g, in->n_body) != 0) {
@@ -196,6 +269,8 @@ struct request *request_submit(struct gateway *g, const struct request_in *in)
     memcpy(r->label, in->label, sizeof r->label);
     buf_init(&r->body, 1u << 30);
     api_job_init(&r->job, g->model, &g->limits, in);
+    r->tenant = tenant_hold(in->who.tenant);
+    tenant_rules(g, &in->who, &r->job.rules);
     g->live_requests++;
     struct err e;
     if (refuse(r, in, &e) != 0) fail(r, &e);
@@ -220,6 +295,18 @@ static void fail_no_memory(struct request *r)
     fail(r, &e);
 }
 
+/* The prompts with the first answer of any of them. */
+static void charge_tokens(struct request *r, struct choice *c)
+{
+    uint64_t prompt = 0, output = 0;
+    for (uint32_t i = 0; !r->prompt_charged && i < r->job.n_prompts; i++)
+        prompt += r->job.prompts[i].ids.n;
+    if (c->seq.n_out > c->charged) output = c->seq.n_out - c->charged;
+    r->prompt_charged = true;
+    c->charged += (uint32_t)output;
+    tenant_charge(r->tenant, &r->share, prompt, output);
+}
+
 static void deliver(struct sequence *s, uint32_t index, const struct msg_record *records,
                     uint32_t n, bool logprobs, enum finish finish, uint32_t visible_bytes)
 {
@@ -233,11 +320,13 @@ static void deliver(struct sequence *s, uint32_t index, const struct msg_record 
         return;
     }
     note_times(r, c, n);
+    charge_tokens(r, c);
     if (finish != FINISH_NONE) {
         c->finish = finish;
         c->visible = visible_bytes;
         r->n_finished++;
         count_end(r, c, finish);
+        if (r->n_finished == r->n_choices) leave_budget(r);
     }
     if (p->stream) {
         if (r->state == REQUEST_PENDING) r->state = REQUEST_STREAMING;
@@ -305,8 +394,19 @@ bool request_streams(const struct request *r)
 
 const struct err *request_error(const struct request *r, uint32_t *retry_after_s)
 {
-    *retry_after_s = r->retry_after_s;
+    *retry_after_s = r->retry_ms / 1000 + (r->retry_ms % 1000 != 0);
     return &r->err;
+}
+
+uint32_t request_retry_ms(const struct request *r, bool *never)
+{
+    *never = r->retry_ms == 0 && err_http_status(r->err.code) == 429;
+    return r->retry_ms;
+}
+
+struct tenant *request_tenant(const struct request *r)
+{
+    return r->tenant;
 }
 
 const char *request_body(struct request *r, size_t *n)
@@ -366,6 +466,7 @@ void request_close(struct request **pr)
     *pr = NULL;
     if (r == NULL) return;
     for (uint32_t i = 0; i < r->n_choices; i++) count_end(r, &r->choices[i], FINISH_CANCELLED);
+    leave_budget(r); /* a lane that still reads it holds nobody's room */
     r->closed = true;
     if (!r->on_lane) destroy(r);
 }

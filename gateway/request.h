@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "gateway/gateway.h"
+#include "gateway/key_index.h"
 
 enum endpoint { ENDPOINT_CHAT, ENDPOINT_COMPLETION, ENDPOINT_TOKENIZE, ENDPOINT_DETOKENIZE };
 
@@ -40,6 +41,7 @@ struct request;
 
 struct request_in {
     enum endpoint endpoint;
+    struct key_grant who;          /* from auth_key; the request holds the tenant by itself */
     char *body; size_t n_body;     /* ownership passes (mem_free) */
     char cls[24];                  /* X-Sluice-Class or the RPC field; "" = none */
     char label[129];               /* x-request-id: a label only, never a key */
@@ -55,6 +57,9 @@ enum pull request_pull(struct request *r, struct buf *out);
 const char *request_body(struct request *r, size_t *n);               /* REPLY: valid until close */
 /* FAILED: the error and seconds for Retry-After (0 = none); the JSON object by error_json(). */
 const struct err *request_error(const struct request *r, uint32_t *retry_after_s);
+/* FAILED: the same in ms, rounded up; *never: trying again is of no use (x-should-retry: false). */
+uint32_t request_retry_ms(const struct request *r, bool *never);
+struct tenant *request_tenant(const struct request *r); /* for x-ratelimit-*; may be NULL */
 bool request_streams(const struct request *r); /* the body asked for stream */
 void request_close(struct request **r);
 

@@ -5,6 +5,7 @@
 
 #include "gateway/choice.h"
 #include "gateway/lane.h"
+#include "gateway/tenants.h"
 
 struct request {
     struct lane_job lane;          /* first: the lane gives it back as a pointer */
@@ -19,7 +20,10 @@ struct request {
     bool pulled;                   /* something was sent: errors go into the stream now */
     bool usage_sent;
     uint32_t turn;                 /* choice that is looked at first */
-    struct err err; uint32_t retry_after_s;
+    struct err err; uint32_t retry_ms; /* 0 = no use in trying again */
+    struct tenant *tenant;         /* held; NULL only without tenants */
+    struct tenant_share share;     /* its place in the tenant's budget */
+    bool prompt_charged;
     char id[48];                   /* chatcmpl-... / cmpl-... */
     char label[129];
     int64_t created_s;

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "gateway/api_pages.h"
+#include "gateway/auth.h"
 #include "gateway/json_value.h"
 #include "gateway/request.h"
 #include "proto/rpc.h"
@@ -69,14 +70,14 @@ static int send_bytes(struct rpc_door *d, struct rpc_peer *p, const struct buf *
     return r;
 }
 
-static void put_error(struct rpc_door *d, uint64_t id, const struct err *e, uint32_t retry_after_s)
+static void put_error(struct rpc_door *d, uint64_t id, const struct err *e, uint32_t retry_ms)
 {
     buf_clear(&d->json);
     buf_clear(&d->body);
     buf_clear(&d->out);
     error_json(&d->json, e);
     bool ok = !d->json.bad && json_to_value(d->json.p, d->json.len, &d->body) == 0;
-    rpc_put_error(&d->out, id, (uint32_t)err_http_status(e->code), retry_after_s * 1000, &d->body);
+    rpc_put_error(&d->out, id, (uint32_t)err_http_status(e->code), retry_ms, &d->body);
     if (!ok) d->out.bad = true;
 }
 
@@ -88,9 +89,9 @@ static void reply_or_break(struct rpc_door *d, struct rpc_peer *p)
 }
 
 static void send_error(struct rpc_door *d, struct rpc_peer *p, uint64_t id, const struct err *e,
-                       uint32_t retry_after_s)
+                       uint32_t retry_ms)
 {
-    put_error(d, id, e, retry_after_s);
+    put_error(d, id, e, retry_ms);
     reply_or_break(d, p);
 }
 
@@ -98,7 +99,8 @@ static void send_error(struct rpc_door *d, struct rpc_peer *p, uint64_t id, cons
 static bool encode_pull(struct rpc_call *c, enum pull kind)
 {
     struct rpc_door *d = c->d;
-    uint32_t retry = 0;
+    uint32_t retry_s;
+    bool never;
     buf_clear(&d->body);
     buf_clear(&d->out);
     if (kind == PULL_DONE) {
@@ -108,15 +110,16 @@ static bool encode_pull(struct rpc_call *c, enum pull kind)
     if (d->json.bad || json_to_value(d->json.p, d->json.len, &d->body) != 0) {
         struct err e;
         err_set(&e, ERR_NO_MEMORY, "The server is out of memory; try again.");
-        put_error(d, c->id, &e, 1);
+        put_error(d, c->id, &e, 1000);
         return true;
     }
     if (kind == PULL_EVENT) {
         rpc_put_delta(&d->out, c->id, &d->body);
         return false;
     }
-    const struct err *e = request_error(c->request, &retry);
-    rpc_put_error(&d->out, c->id, (uint32_t)err_http_status(e->code), retry * 1000, &d->body);
+    const struct err *e = request_error(c->request, &retry_s);
+    rpc_put_error(&d->out, c->id, (uint32_t)err_http_status(e->code),
+                  request_retry_ms(c->request, &never), &d->body);
     return true;
 }
 
@@ -124,7 +127,8 @@ static bool encode_pull(struct rpc_call *c, enum pull kind)
 static int next_message(struct rpc_call *c)
 {
     struct rpc_door *d = c->d;
-    uint32_t retry = 0;
+    uint32_t retry_s;
+    bool never;
     size_t n;
     enum pull kind;
     const struct err *e;
@@ -145,13 +149,13 @@ static int next_message(struct rpc_call *c)
         } else {
             struct err none;
             err_set(&none, ERR_NO_MEMORY, "The server is out of memory; try again.");
-            put_error(d, c->id, &none, 1);
+            put_error(d, c->id, &none, 1000);
         }
         return 2;
     }
     case REQUEST_FAILED:
-        e = request_error(c->request, &retry);
-        put_error(d, c->id, e, retry);
+        e = request_error(c->request, &retry_s);
+        put_error(d, c->id, e, request_retry_ms(c->request, &never));
         return 2;
     }
     return 0;
@@ -224,13 +228,14 @@ static bool path_is(const struct rpc_msg *m, const char *path)
 }
 
 /* Pages without a body: the same objects as over HTTP. */
-static bool reply_page(struct rpc_door *d, struct rpc_peer *p, const struct rpc_msg *m)
+static bool reply_page(struct rpc_door *d, struct rpc_peer *p, const struct rpc_msg *m,
+                       const struct tenant *t)
 {
     if (!path_is(m, "/v1/models")) return false;
     buf_clear(&d->json);
     buf_clear(&d->body);
     buf_clear(&d->out);
-    api_page_models(d->g, &d->json);
+    api_page_models(d->g, t, &d->json);
     bool ok = !d->json.bad && json_to_value(d->json.p, d->json.len, &d->body) == 0;
     rpc_put_done(&d->out, m->id, &d->body);
     if (!ok) d->out.bad = true;
@@ -269,7 +274,11 @@ static void on_request(struct rpc_door *d, struct rpc_peer *p, const struct rpc_
     struct err e;
     struct request_in in = {.wake = on_wake};
     d->g->metrics.rpc_requests++;
-    if (reply_page(d, p, m)) return;
+    if (auth_key(d->g, m->key, m->n_key, &in.who, &e) != 0) {
+        send_error(d, p, m->id, &e, 0);
+        return;
+    }
+    if (reply_page(d, p, m, in.who.tenant)) return;
     if (call_of(d, p, m->id)) {
         err_set_param(&e, ERR_BAD_VALUE, "id", "Request id %llu is in use on this connection.",
                       (unsigned long long)m->id);
@@ -279,7 +288,7 @@ static void on_request(struct rpc_door *d, struct rpc_peer *p, const struct rpc_
     if (p->n_calls >= CLIENT_CALLS_MAX) {
         err_set(&e, ERR_QUEUE_FULL, "At most %d requests at once on a connection.",
                 CLIENT_CALLS_MAX);
-        send_error(d, p, m->id, &e, 1);
+        send_error(d, p, m->id, &e, 1000);
         return;
     }
     if (fill_request(m, &in, &e) != 0) {
@@ -293,7 +302,7 @@ static void on_request(struct rpc_door *d, struct rpc_peer *p, const struct rpc_
         if (c == NULL) mem_free(in.body);
         mem_free(c);
         err_set(&e, ERR_NO_MEMORY, "The server is out of memory; try again.");
-        send_error(d, p, m->id, &e, 1);
+        send_error(d, p, m->id, &e, 1000);
         return;
     }
     c->d = d;

@@ -79,6 +79,7 @@ static int decode_tree(struct rpc_msg *m, struct err *e)
     m->kind = (enum rpc_kind)kind;
     if (get_text(root, "path", RPC_PATH_MAX, &m->path, &m->n_path, e) != 0 ||
         get_text(root, "class", RPC_CLASS_MAX, &m->cls, &m->n_cls, e) != 0 ||
+        get_text(root, "key", RPC_KEY_MAX, &m->key, &m->n_key, e) != 0 ||
         get_u32(root, "status", &m->status, e) != 0 ||
         get_u32(root, "retry_after_ms", &m->retry_after_ms, e) != 0)
         return -1;
@@ -135,11 +136,11 @@ static void put_body(struct buf *b, const struct buf *body)
     buf_add(b, body->p, body->len);
 }
 
-void rpc_put_request(struct buf *out, uint64_t id, const char *path, const char *cls,
-                     const struct buf *body)
+void rpc_put_request_as(struct buf *out, uint64_t id, const char *path, const char *cls,
+                        const char *key, const struct buf *body)
 {
     assert(path != NULL && body != NULL);
-    put_head(out, 5, RPC_REQUEST, id);
+    put_head(out, key != NULL ? 6 : 5, RPC_REQUEST, id);
     put_key(out, "path");
     put_key(out, path);
     put_key(out, "class");
@@ -147,7 +148,17 @@ void rpc_put_request(struct buf *out, uint64_t id, const char *path, const char 
         put_key(out, cls);
     else
         value_put_nil(out);
+    if (key != NULL) {
+        put_key(out, "key");
+        put_key(out, key);
+    }
     put_body(out, body);
+}
+
+void rpc_put_request(struct buf *out, uint64_t id, const char *path, const char *cls,
+                     const struct buf *body)
+{
+    rpc_put_request_as(out, id, path, cls, NULL, body);
 }
 
 void rpc_put_delta(struct buf *out, uint64_t id, const struct buf *body)

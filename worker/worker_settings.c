@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "config/address.h"
+#include "config/classes_file.h"
 #include "config/cpulist.h"
 
 #include <errno.h>
@@ -134,12 +135,23 @@ static void set_plain(struct worker_config *cfg, const struct settings *s) {
     cfg->debug_stall_ns = (uint64_t)s->debug_stall_worker_ms * 1000000ull;
 }
 
+/* The same file as the gateway's: a class is a number on the link. */
+static int set_classes(struct worker_config *cfg, const struct settings *s, struct err *e) {
+    struct classes_file f;
+    if (s->classes[0] == '\0')
+        return 0;
+    if (classes_file_load(&f, s->classes, e) != 0)
+        return -1;
+    CLASS_LINES_COPY(&cfg->classes, &f);
+    return 0;
+}
+
 int worker_settings_apply(struct worker_config *cfg, struct link_door *door,
                           const struct settings *s, const struct model *m, struct err *e) {
     worker_config_default(cfg);
     *door = (struct link_door){.endpoint = ""};
     set_plain(cfg, s);
-    if (set_threads(cfg, s, e) != 0)
+    if (set_threads(cfg, s, e) != 0 || set_classes(cfg, s, e) != 0)
         return -1;
     uint64_t free_bytes = worker_settings_free_bytes();
     int64_t kv = worker_settings_kv_tokens(s, &m->hp, free_bytes);

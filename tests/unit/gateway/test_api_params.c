@@ -19,7 +19,7 @@ static int read_body(enum endpoint endpoint, const char *cls, const char *body)
     api_params_deinit(&p);
     json_t *o = api_parse_body(body, strlen(body), &e);
     if (o == NULL) return -1;
-    int r = api_params_read(&p, endpoint, o, cls, &limits, &e);
+    int r = api_params_read(&p, endpoint, o, cls, NULL, &limits, &e);
     json_decref(o);
     return r;
 }

@@ -287,7 +287,7 @@ START_TEST(submits_pass_the_link)
         int32_t ids[3] = {1, 2, 3};
         struct api_prompt prompt = {.ids = {ids, 3, 3}};
         json_t *o = api_parse_body(bodies[i], strlen(bodies[i]), &e);
-        ck_assert_msg(api_params_read(&params, ENDPOINT_CHAT, o, "", &limits, &e) == 0, "%s: %s",
+        ck_assert_msg(api_params_read(&params, ENDPOINT_CHAT, o, "", NULL, &limits, &e) == 0, "%s: %s",
                       bodies[i], e.msg);
         choice_init(&c, NULL, 0, &params, &prompt, 5, TINY_CTX);
         struct msg m = {.kind = MSG_SUBMIT, .u.submit = c.seq.submit};
