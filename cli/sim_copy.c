@@ -29,6 +29,7 @@ void sim_copy_kick(struct sim_device *d, uint64_t now_ns)
         queue->n--;
         d->copying = true;
         d->copy.end_ns = now_ns + d->cfg.cost.copy_ns;
+        if (d->cfg.model != NULL) continue;
         uint64_t *to =
             d->copy.to_host ? host_words(d, d->copy.host) : block_words(d, d->copy.block);
         memset(to, 0, d->cfg.block_tokens * sizeof *to);
@@ -62,7 +63,9 @@ void sim_copy_event(struct sim_device *d, struct sim_event *out)
     const struct sim_copy *c = &d->copy;
     size_t bytes = d->cfg.block_tokens * sizeof *d->content;
     bool ok = true;
-    if (c->to_host) {
+    if (d->cfg.model != NULL) {
+        ok = d->cfg.corrupt_every == 0 || c->to_host || ++d->swap_ins % d->cfg.corrupt_every != 0;
+    } else if (c->to_host) {
         memcpy(host_words(d, c->host), block_words(d, c->block), bytes);
     } else {
         memcpy(block_words(d, c->block), host_words(d, c->host), bytes);

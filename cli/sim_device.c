@@ -7,6 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
+#define SIM_PAUSE_NS 5000000u /* after a longer one a step is cold, as step_cost.h has it */
+
 void sim_chain_add(struct sim_chain *c, int32_t id, uint32_t block_tokens)
 {
     c->h = sim_chain_step(c->h, id, c->n);
@@ -27,15 +29,15 @@ void sim_device_blame(struct sim_device *d, const char *what)
 static bool make_memory(struct sim_device *d)
 {
     const struct sim_device_config *c = &d->cfg;
-    bool ok = true;
-    d->content = mem_array((size_t)c->n_blocks * c->block_tokens, sizeof *d->content);
-    d->host = mem_array((size_t)c->n_host * c->block_tokens + 1, sizeof *d->host);
+    bool ok = true, hollow = c->model != NULL;
+    d->content = mem_array(hollow ? 1 : (size_t)c->n_blocks * c->block_tokens, sizeof *d->content);
+    d->host = mem_array(hollow ? 1 : (size_t)c->n_host * c->block_tokens + 1, sizeof *d->host);
     ok = d->content != NULL && d->host != NULL;
     for (int i = 0; i < SIM_STEPS; i++) {
         struct sim_step *s = &d->steps[i];
         s->spans = mem_array(c->max_spans, sizeof *s->spans);
         s->results = mem_array(c->max_spans, sizeof *s->results);
-        s->tables = mem_array((size_t)c->max_spans * c->max_seq_blocks, sizeof *s->tables);
+        s->tables = mem_array(hollow ? 1 : (size_t)c->max_spans * c->max_seq_blocks, sizeof *s->tables);
         ok = ok && s->spans != NULL && s->results != NULL && s->tables != NULL;
     }
     return ok;
@@ -91,9 +93,24 @@ static uint64_t *cell(struct sim_device *d, const struct sim_step_span *sp, uint
     return &d->content[(size_t)sp->blocks[k] * d->cfg.block_tokens + pos % d->cfg.block_tokens];
 }
 
+static void shape_of(const struct sim_step *s, struct sim_shape *shape)
+{
+    memset(shape, 0, sizeof *shape);
+    shape->s.cold = s->cold;
+    for (uint32_t i = 0; i < s->n_spans; i++) {
+        const struct sim_step_span *sp = &s->spans[i];
+        if (!sp->dropped) sim_shape_add(shape, sp->pos, sp->n, sp->sample ? 1 : 0);
+    }
+}
+
 /* Cost of the live spans; a step without any costs nothing more. */
 static uint64_t step_ns(const struct sim_device *d, const struct sim_step *s)
 {
+    if (d->cfg.model != NULL) {
+        struct sim_shape shape;
+        shape_of(s, &shape);
+        return s->n_live == 0 ? 0 : sim_model_ns(d->cfg.model, &shape);
+    }
     const struct sim_cost *c = &d->cfg.cost;
     uint64_t ns = c->step_ns, reads = 0, pairs = 0;
     for (uint32_t i = 0; i < s->n_spans; i++) {
@@ -134,8 +151,11 @@ static void take_span(struct sim_device *d, struct sim_step *s, uint32_t i,
                       const struct worker_span *w, const struct sim_input *in)
 {
     struct sim_step_span *sp = &s->spans[i];
-    uint32_t *table = s->tables + (size_t)i * d->cfg.max_seq_blocks;
     *sp = (struct sim_step_span){.slot = w->slot, .pos = w->pos, .n = w->n, .sample = w->sample};
+    sp->drop_at = SIM_NO_SEGMENT;
+    if (w->n == 0) sim_device_blame(d, "a span without positions");
+    if (d->cfg.model != NULL) return;
+    uint32_t *table = s->tables + (size_t)i * d->cfg.max_seq_blocks;
     sp->n_blocks = w->n_blocks;
     if (w->n_blocks > d->cfg.max_seq_blocks) {
         sim_device_blame(d, "a table is too long");
@@ -145,8 +165,6 @@ static void take_span(struct sim_device *d, struct sim_step *s, uint32_t i,
     sp->blocks = table;
     sp->ids = in->ids;
     sp->seed = in->seed;
-    sp->drop_at = SIM_NO_SEGMENT;
-    if (w->n == 0) sim_device_blame(d, "a span without positions");
     for (uint32_t p = w->pos; p < w->pos + w->n; p++) *cell(d, sp, p) = 0;
 }
 
@@ -166,8 +184,9 @@ void sim_device_submit(struct sim_device *d, uint64_t now_ns, const struct worke
     s->done = s->n_results = s->positions = 0;
     s->park_at = SIM_NO_SEGMENT;
     s->device_ns = 0;
+    s->cold = now_ns - d->last_end_ns > SIM_PAUSE_NS;
     for (uint32_t i = 0; i < plan->n_spans; i++) {
-        take_span(d, s, i, &plan->spans[i], &in[i]);
+        take_span(d, s, i, &plan->spans[i], in == NULL ? NULL : &in[i]);
         s->positions += plan->spans[i].n;
     }
     leg_begin(d, s, now_ns);
@@ -271,6 +290,12 @@ static void compute(struct sim_device *d, struct sim_step *s)
     for (uint32_t i = 0; i < s->n_spans; i++) {
         const struct sim_step_span *sp = &s->spans[i];
         if (sp->dropped) continue;
+        if (d->cfg.model != NULL) {
+            d->stats.positions += sp->n;
+            s->results[s->n_results++] = (struct sim_result){
+                .slot = sp->slot, .pos = sp->pos, .n = sp->n, .sampled = sp->sample};
+            continue;
+        }
         uint64_t h = sp->pos > 0 ? *cell(d, sp, sp->pos - 1) : 0;
         d->stats.stale_reads += sp->pos > 0 && h == 0;
         for (uint32_t p = sp->pos; p < sp->pos + sp->n; p++) {
@@ -324,6 +349,7 @@ static void step_event(struct sim_device *d, struct sim_step *s, struct sim_even
     }
     compute(d, s);
     s->state = SIM_ENDED;
+    d->last_end_ns = s->leg_ns;
     out->kind = SIM_STEP_END;
     out->results = s->results;
     out->n_results = s->n_results;
@@ -348,6 +374,34 @@ bool sim_device_take(struct sim_device *d, uint64_t now_ns, struct sim_event *ou
     if (at > now_ns) return false;
     step_event(d, first, out);
     return true;
+}
+
+bool sim_device_run_begin(const struct sim_device *d, struct sim_shape *shape, uint64_t *end_ns)
+{
+    const struct sim_step *s = step_in(d, SIM_RUNNING);
+    if (s == NULL || d->cfg.model == NULL || s->n_live != s->n_spans) return false;
+    if (s->leg_from != 0 || s->device_ns != 0 || s->park_at != SIM_NO_SEGMENT) return false;
+    for (uint32_t i = 0; i < s->n_spans; i++)
+        if (s->spans[i].n != 1 || s->spans[i].drop_at != SIM_NO_SEGMENT) return false;
+    shape_of(s, shape);
+    *end_ns = s->leg_ns + s->cost;
+    return true;
+}
+
+void sim_device_run(struct sim_device *d, uint32_t n, uint64_t ns, uint64_t end_ns, uint64_t step,
+                    const struct sim_shape *shape)
+{
+    struct sim_step *s = step_in(d, SIM_RUNNING);
+    assert(s != NULL && d->cfg.model != NULL && n > 0);
+    d->stats.steps += n;
+    d->stats.positions += (uint64_t)n * s->n_spans;
+    d->stats.rank_ns[s->rank] += ns;
+    d->last_end_ns = end_ns;
+    for (uint32_t i = 0; i < s->n_spans; i++) s->spans[i].pos += n;
+    s->id = step;
+    s->cold = false;
+    s->leg_ns = end_ns;
+    s->cost = s->first_cost = sim_model_ns(d->cfg.model, shape);
 }
 
 uint64_t sim_device_running_ns(const struct sim_device *d, uint32_t *positions, uint8_t *rank)

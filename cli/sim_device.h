@@ -20,12 +20,17 @@
  * back while that step lives. The source is read when the copy ends, the latest moment at which its
  * bytes may be needed.
  *
+ * Hollow (cfg.model != NULL): for whole clusters. Steps cost what the model says, blocks have no
+ * bytes, inputs are not looked at (`in` may be NULL), an id is a hash of (slot's seed, index); parks, drops, copies
+ * and fences are the same. Only there: sim_device_run takes the ends of the same decode step at once.
+ *
  * Thread: one owner. Memory: all at create. Misuse (an action the engine would refuse) sets
  * sim_device_bad.
  */
 #ifndef SLUICE_CLI_SIM_DEVICE_H
 #define SLUICE_CLI_SIM_DEVICE_H
 
+#include "cli/sim_model.h"
 #include "scheduler/worker_core.h"
 
 #include <stdbool.h>
@@ -48,6 +53,7 @@ struct sim_device_config {
     uint32_t n_blocks, block_tokens, n_host; /* trash block included, as the pool's */
     uint32_t max_spans, max_seq_blocks;
     uint32_t corrupt_every; /* debug: every n-th swap-in fails its checksum; 0 = off */
+    const struct sim_model *model; /* hollow; outlives the device */
 };
 
 /* The answer of a request by its ids alone: h of the last position, fold over the ends of full
@@ -104,6 +110,13 @@ bool sim_device_take(struct sim_device *d, uint64_t now_ns, struct sim_event *ou
 /* The step that runs: its whole cost, as it was submitted; 0 = none runs. */
 uint64_t sim_device_running_ns(const struct sim_device *d, uint32_t *positions, uint8_t *rank);
 uint32_t sim_device_segments(const struct sim_device *d);
+
+/* Hollow: the running step as a run may begin it: nothing was asked of it, it was never parked, every span decodes one
+ * position. False: it is not. *end_ns: of the running step, *shape: its shape. */
+bool sim_device_run_begin(const struct sim_device *d, struct sim_shape *shape, uint64_t *end_ns);
+/* n of its ends were taken, the last at end_ns, all together ns; it is `step` now, which costs what `shape` says. */
+void sim_device_run(struct sim_device *d, uint32_t n, uint64_t ns, uint64_t end_ns, uint64_t step,
+                    const struct sim_shape *shape);
 
 struct sim_device_stats {
     uint64_t steps, parks, drops, copies, copy_ns;

@@ -235,12 +235,13 @@ uint32_t worker_core_handle(struct worker_core *c, const struct worker_event *ev
 
 /* Runs, for a shell whose time is virtual: how often the step in flight may end, each time followed by the same step one
  * position on, before anything is decided; 0 = not at all. Then the shell may tell k <= that many ends at once, instead
- * of k WE_STEP_ENDs (each span `made`, no finish: of ends by an id that the shell knows, it counts off). `sent` stays: the
- * next WA_TOKENS brings all. What follows is the same, action by action. end_ns: of the last of them. */
+ * of k WE_STEP_ENDs (each span `made`, no finish: of ends by an id that the shell knows, it counts off). What follows is
+ * the same, action by action. end_ns: of the last of them. */
 struct worker_run {
     uint32_t n;
     const uint64_t *device_ns;     /* n: of each step */
     const int32_t *ids;            /* n for each span, in span order; NULL without a prefix cache */
+    bool sent;                     /* the shell has sent them; else the next WA_TOKENS brings them, too */
 };
 uint32_t worker_core_run_limit(const struct worker_core *c);
 uint64_t worker_core_run(struct worker_core *c, const struct worker_run *r, uint64_t end_ns); /* the step in flight now */
