@@ -14,9 +14,9 @@
 
 #define PATH_BYTES 4096
 
-/* The three names of a day, in the order in which they are looked at. */
-static const char *const suffixes[] = {"tsv", "tmp", "old"};
-enum { NAME_NOW, NAME_NEW, NAME_OLD, NAMES };
+/* The names of a day, the first three in the order in which they are looked at. */
+static const char *const suffixes[] = {"tsv", "tmp", "old", "bad"};
+enum { NAME_NOW, NAME_NEW, NAME_OLD, NAMES, NAME_BAD = NAMES };
 
 static int path_of(char out[PATH_BYTES], const char *dir, int32_t day, int name, struct err *e) {
     char date[USAGE_DAY_BYTES];
@@ -193,6 +193,13 @@ int usage_file_save_part(const char *dir, const struct usage_day *d, int steps, 
 
 int usage_file_save(const char *dir, const struct usage_day *d, struct err *e) {
     return usage_file_save_part(dir, d, USAGE_FILE_STEPS, e);
+}
+
+void usage_file_set_aside(const char *dir, int32_t day) {
+    char now[PATH_BYTES], aside[PATH_BYTES];
+    struct err e;
+    if (path_of(now, dir, day, NAME_NOW, &e) == 0 && path_of(aside, dir, day, NAME_BAD, &e) == 0)
+        rename_there(now, aside, &e);
 }
 
 /* ---- the folder */

@@ -20,6 +20,8 @@ int usage_file_load(struct usage_day *out, const char *dir, int32_t day, struct 
 int usage_file_save(const char *dir, const struct usage_day *d, struct err *e);
 /* The first `steps` steps of it only: what a process killed then leaves. For tests. */
 int usage_file_save_part(const char *dir, const struct usage_day *d, int steps, struct err *e);
+/* D.tsv, which load called a bad file, becomes D.bad: nothing writes over it, a person may look. */
+void usage_file_set_aside(const char *dir, int32_t day);
 /* The days of [from, to] that have a file, rising; at most `cap`. Count, or -1. */
 int usage_file_days(const char *dir, int32_t from, int32_t to, int32_t *out, int cap,
                     struct err *e);

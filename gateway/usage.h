@@ -14,6 +14,8 @@
  *   request.c restart(): nothing; the mark stays, and what comes again becomes wasted_again
  *   link.c, records under a submission that is nobody's:               wasted_surplus = n
  *   link.c, with each TOKENS message: usage_engine with the worker's counters
+ * A prompt counts in each choice that computes it; what a tenant pays counts it once a request (n > 1), so
+ * token_budget_spent(prompt + cached, output) after a restart is never too little.
  * A client that goes away needs no call: what was delivered until then is counted (and charged) already.
  *
  * Limits: USAGE_ROWS_MAX tenants a day, later ones share the row USAGE_OTHER; USAGE_DAYS_MAX days on
@@ -34,8 +36,9 @@ struct usage;
 /* `dir`: the state folder, must exist. 0, or -1 and nothing is left. */
 int usage_create(struct usage **out, uv_loop_t *loop, const char *dir, int64_t wall_s,
                  struct err *e);
-void usage_destroy(struct usage **u, int64_t wall_s); /* waits for a write, writes, closes its handles */
+void usage_destroy(struct usage **u); /* waits for a write, writes, closes its handles */
 
+/* NULL (a gateway without a state folder, in tests): nothing. */
 void usage_add(struct usage *u, int64_t wall_s, const char *tenant, const struct usage_counts *n);
 /* Today's counts of a tenant: token_budget_spent at start. All 0 when there are none. */
 void usage_find(const struct usage *u, const char *tenant, struct usage_counts *out);
@@ -47,10 +50,15 @@ struct usage_mark { uint32_t output; bool prompt; };
 void usage_mark_deliver(struct usage_mark *m, uint32_t n_prompt, uint32_t cached, uint32_t n_out,
                         uint32_t fresh, struct usage_counts *out);
 
-/* Counters of the worker in session `worker`, per class, since its start. The difference to those seen last is
- * booked to USAGE_ENGINE. `young`: the worker started after this gateway, so its first counters count from 0;
- * an older one's from what it first shows. */
-void usage_engine(struct usage *u, int64_t wall_s, uint32_t worker, uint64_t incarnation,
-                  bool young, const struct msg_account *accounts, uint32_t n);
+/* Counters of one worker process, per class, since its start. The difference to those seen last of this
+ * incarnation is booked to USAGE_ENGINE. `young`: the worker started after this gateway (its STATUS says a
+ * shorter uptime), so its first counters count from 0; an older one's from what it first shows. With several
+ * gateways on one pool each shows the whole pool's. */
+void usage_engine(struct usage *u, int64_t wall_s, uint64_t incarnation, bool young,
+                  const struct msg_account *accounts, uint32_t n);
+
+/* What the timer does: begins a write, if something changed and none is under way. */
+void usage_write(struct usage *u);
+bool usage_writing(const struct usage *u);
 
 #endif
