@@ -77,6 +77,7 @@ static void perform_fail(struct dispatch *d, const struct gateway_action *a)
 static void perform_submit(struct dispatch *d, const struct gateway_action *a)
 {
     struct sequence *s = d->slots[a->slot];
+    if (s) s->submit.tag = a->tag;
     if (s && link_submit(d, a, s) == 0) {
         if (s->sent_ns == 0) s->sent_ns = gateway_now_ns();
         return;
@@ -182,6 +183,12 @@ static int refuse(const struct dispatch *d, const struct sequence *s, struct err
         return err_set(e, ERR_QUEUE_FULL, "%u requests are waiting or running; try again later.",
                        d->max_slots);
     }
+    if (!gateway_core_room(d->core, s->tenant)) {
+        return err_set(e, ERR_QUEUE_FULL,
+                       "This tenant's requests fill its share of the %u that may wait or run; try "
+                       "again later.",
+                       d->max_slots);
+    }
     uint32_t capacity = gateway_core_capacity(d->core);
     uint32_t need = s->submit.max_total > s->n_prompt ? s->n_prompt + 1 : s->n_prompt;
     return capacity == 0 || need <= capacity ? 0 : dispatch_too_large(d, s, e);
@@ -196,9 +203,11 @@ int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e)
     ev.slot = s->slot = d->free_slots[--d->n_free];
     d->slots[ev.slot] = s;
     s->arrived_ns = gateway_now_ns();
-    s->submit.tag = ++d->arrivals;
     ev.arrived.cls = s->submit.cls;
-    ev.arrived.tag = s->submit.tag;
+    ev.arrived.tag = ++d->arrivals;
+    ev.arrived.tenant = s->tenant;
+    ev.arrived.priority = s->priority;
+    ev.arrived.hint_out = s->hint_out;
     ev.arrived.n_prompt = ev.arrived.n_ids = s->n_prompt;
     ev.arrived.from = s->from;
     ev.arrived.max_total = s->submit.max_total;
@@ -206,6 +215,23 @@ int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e)
     assert(!d->performing); /* arrivals come from the lanes, never from a callback of ours */
     dispatch_event(d, &ev);
     return 0;
+}
+
+void dispatch_tenant(struct dispatch *d, uint32_t tenant, uint32_t weight_permille,
+                     uint32_t max_in_flight, uint32_t max_queued)
+{
+    struct gateway_event ev = {.kind = GE_TENANT};
+    ev.tenant.index = tenant;
+    ev.tenant.weight_permille = weight_permille;
+    ev.tenant.max_in_flight = max_in_flight;
+    ev.tenant.max_queued = max_queued;
+    dispatch_event(d, &ev);
+}
+
+void dispatch_tenant_stats(const struct dispatch *d, uint32_t tenant,
+                           struct gateway_tenant_stats *out)
+{
+    gateway_core_tenant_stats(d->core, tenant, out);
 }
 
 void dispatch_leave(struct dispatch *d, struct sequence *s)
@@ -225,9 +251,7 @@ void dispatch_leave(struct dispatch *d, struct sequence *s)
 
 bool dispatch_ready(const struct dispatch *d)
 {
-    struct gateway_stats st;
-    gateway_core_stats(d->core, &st);
-    return st.workers_live > 0 && !d->g->draining;
+    return gateway_core_capacity(d->core) > 0 && !d->g->draining;
 }
 
 const char *dispatch_endpoint(const struct dispatch *d)
@@ -352,6 +376,7 @@ static void config_of(const struct gateway *g, struct gateway_core_config *cfg)
     memset(cfg, 0, sizeof *cfg);
     cfg->max_slots = (uint32_t)g->settings->max_queue_requests;
     cfg->max_workers = GATEWAY_WORKERS_MAX;
+    cfg->max_tenants = DISPATCH_TENANTS_MAX;
     cfg->classes = g->limits.classes;
     cfg->incarnation = g->incarnation;
     cfg->no_worker_ns = (uint64_t)(g->settings->no_worker_timeout_s * 1e9);

@@ -24,6 +24,8 @@ struct sequence_ops {
                  enum err_code code); /* the sequence is already out of the dispatcher */
 };
 
+#define DISPATCH_TENANTS_MAX 2048
+
 struct sequence {
     const struct sequence_ops *ops;
     /* The SUBMIT template: everything but sub, ids, n_ids, from, deadline_in_ns, which dispatch
@@ -35,6 +37,9 @@ struct sequence {
                                 frees (mem_free) after dispatch_leave or the end */
     uint32_t from;           /* first index wanted: n_prompt, or 1 with prompt scores */
     uint64_t deadline_ns;                        /* monotonic, 0 = none */
+    uint32_t tenant;         /* index, < DISPATCH_TENANTS_MAX: whose account, caps and room */
+    int8_t priority;         /* among its tenant's own: -8 .. 7, larger first */
+    uint32_t hint_out;       /* ids it will probably make; 0 = as its tenant's usually do */
     uint64_t arrived_ns, sent_ns;                /* filled by dispatch */
     uint32_t slot;                               /* dispatch's; UINT32_MAX = not in */
     uint32_t preemptions;
@@ -58,6 +63,10 @@ void dispatch_destroy(struct dispatch **d);
 /* 0, or -1 with ERR_QUEUE_FULL / DRAINING / POOL_TOO_SMALL (sizes named); callbacks may come any
  * time after. */
 int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e);
+/* A tenant is there, or has other limits; weight_permille 0: it is gone. Never told of any: one tenant, 0. */
+void dispatch_tenant(struct dispatch *d, uint32_t tenant, uint32_t weight_permille, uint32_t max_in_flight,
+                     uint32_t max_queued);
+void dispatch_tenant_stats(const struct dispatch *d, uint32_t tenant, struct gateway_tenant_stats *out);
 /* Give the sequence back: cancels it when it still runs; no callback afterwards. */
 void dispatch_leave(struct dispatch *d, struct sequence *s);
 /* -1: sets ERR_POOL_TOO_SMALL, with sizes. */

@@ -5,9 +5,9 @@
 void class_table_default(struct class_table *t)
 {
     static const struct class_row rows[] = {
-        /* name, rank, order, preemptible, ttft, tpot, floor, longest wait */
-        {"realtime", 0, 0, false, 1000, 100, 0, 0},
-        {"batch", 1, 1, true, 0, 0, 0, 0},
+        /* name, rank, order, preemptible, ttft, tpot, floor, longest wait, age */
+        {"realtime", 0, 0, false, 1000, 100, 0, 0, 0},
+        {"batch", 1, 1, true, 0, 0, 0, 0, 0},
     };
     memset(t, 0, sizeof *t);
     memcpy(t->rows, rows, sizeof rows);

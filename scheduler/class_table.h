@@ -19,7 +19,9 @@ struct class_row {
     uint32_t ttft_ms, tpot_ms;     /* objectives; 0 = none */
     uint32_t floor_permille;       /* share kept under saturation */
     uint32_t longest_wait_s;       /* 0 = none */
+    uint32_t age_s;                /* waiting that is worth one step of priority; 0 = CLASS_AGE_S */
 };
+#define CLASS_AGE_S 30
 
 struct class_table { struct class_row rows[CLASSES_MAX]; uint32_t n; };
 

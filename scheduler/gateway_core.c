@@ -9,17 +9,38 @@ static uint64_t gc_align(uint64_t n)
     return (n + 63u) & ~(uint64_t)63u;
 }
 
+static void gc_part_configs(const struct gateway_core_config *cfg, struct fair_queue_config *q,
+                            struct tenant_account_config *a)
+{
+    *q = (struct fair_queue_config){.max_entries = cfg->max_slots,
+                                    .max_flows = cfg->max_tenants != 0 ? cfg->max_tenants : 1,
+                                    .n_classes = cfg->classes.n};
+    for (uint32_t k = 0; k < cfg->classes.n; k++)
+        q->longest_ns[k] = cfg->classes.rows[k].longest_wait_s * (uint64_t)1000000000u;
+    *a = (struct tenant_account_config){.max_tenants = q->max_flows,
+                                        .n_classes = cfg->classes.n,
+                                        .max_workers = cfg->max_workers,
+                                        .out_weight = cfg->out_weight};
+}
+
 static size_t gc_layout(struct gateway_core *c, const struct gateway_core_config *cfg)
 {
-    if (cfg->max_slots == 0 || cfg->max_slots >= UINT32_MAX / 8 || cfg->max_workers == 0) return 0;
+    struct fair_queue_config q;
+    struct tenant_account_config a;
+    uint64_t slots = cfg->max_slots;
+    if (slots == 0 || slots >= UINT32_MAX / 8 || cfg->max_workers == 0) return 0;
     if (cfg->max_workers > GATEWAY_WORKERS_MAX || cfg->classes.n == 0 ||
         cfg->classes.n > CLASSES_MAX)
         return 0;
+    gc_part_configs(cfg, &q, &a);
+    if (fair_queue_bytes(&q) == 0 || tenant_account_bytes(&a) == 0) return 0;
     c->workers_at = gc_align(sizeof(struct gateway_core));
     c->slots_at = gc_align(c->workers_at + (uint64_t)cfg->max_workers * sizeof(struct gc_worker));
-    c->heaps_at = gc_align(c->slots_at + (uint64_t)cfg->max_slots * sizeof(struct gc_slot));
-    return (size_t)gc_align(c->heaps_at +
-                            (uint64_t)cfg->classes.n * cfg->max_slots * sizeof(uint32_t));
+    c->dues_at = gc_align(c->slots_at + slots * sizeof(struct gc_slot));
+    c->tenants_at = gc_align(c->dues_at + slots * sizeof(uint32_t));
+    c->queue_at = gc_align(c->tenants_at + (uint64_t)q.max_flows * sizeof(struct gc_tenant));
+    c->account_at = gc_align(c->queue_at + fair_queue_bytes(&q));
+    return (size_t)gc_align(c->account_at + tenant_account_bytes(&a));
 }
 
 size_t gateway_core_bytes(const struct gateway_core_config *cfg)
@@ -28,24 +49,36 @@ size_t gateway_core_bytes(const struct gateway_core_config *cfg)
     return gc_layout(&tmp, cfg);
 }
 
+/* Classes, most urgent first. */
+static void gc_order_classes(struct gateway_core *c)
+{
+    const struct class_row *rows = c->cfg.classes.rows;
+    for (uint32_t k = 0; k < c->cfg.classes.n; k++) {
+        uint32_t at = k;
+        for (; at > 0 && rows[c->order[at - 1]].order > rows[k].order; at--)
+            c->order[at] = c->order[at - 1];
+        c->order[at] = (uint8_t)k;
+    }
+}
+
 struct gateway_core *gateway_core_init(void *region, const struct gateway_core_config *cfg)
 {
     struct gateway_core *c = region;
+    struct fair_queue_config q;
+    struct tenant_account_config a;
     assert(((uintptr_t)region & 63u) == 0);
     size_t bytes = gc_layout(c, cfg);
     assert(bytes != 0);
     (void)bytes;
     c->cfg = *cfg;
     if (c->cfg.version_max == 0) c->cfg.version_min = c->cfg.version_max = 1;
+    if (c->cfg.max_tenants == 0) c->cfg.max_tenants = 1;
     c->next_arrival = c->next_counter = 1;
-    c->due_ns = UINT64_MAX;
-    for (uint32_t k = 0; k < cfg->classes.n; k++) { /* insertion sort by the table's order */
-        uint32_t at = k;
-        for (; at > 0 && cfg->classes.rows[c->order[at - 1]].order > cfg->classes.rows[k].order;
-             at--)
-            c->order[at] = c->order[at - 1];
-        c->order[at] = (uint8_t)k;
-    }
+    gc_part_configs(cfg, &q, &a);
+    (void)fair_queue_init(gc_fair(c), &q);
+    (void)tenant_account_init(gc_account(c), &a);
+    for (uint32_t i = 0; i < c->cfg.max_tenants; i++) gc_tenants(c)[i].weight_permille = 1000;
+    gc_order_classes(c);
     return c;
 }
 
@@ -55,11 +88,12 @@ void gateway_core_expect(struct gateway_core *c, struct hash128 model, struct ha
     c->vocab = vocab;
 }
 
-/* The worst events (a tick, a DOWN) cost a slot a CANCEL, a FAIL or RESTART and a SUBMIT; a SYNC
- * adds its answers. */
+/* The worst events (a tick, a DOWN) cost a slot a CANCEL, a FAIL or RESTART and a SUBMIT, up to a
+ * limit behind which the rest waits; a SYNC adds its answers. */
 uint32_t gateway_core_actions_max(const struct gateway_core_config *cfg)
 {
-    return GC_SYNC_MAX + 5 * cfg->max_slots + 16;
+    uint32_t n = cfg->max_slots < GC_ACTIONS_MAX / 5 ? 5 * cfg->max_slots : GC_ACTIONS_MAX;
+    return GC_SYNC_MAX + n + 2 * GC_ACTIONS_SPARE;
 }
 
 struct gateway_action *gc_emit(struct gc_out *o, enum gateway_action_kind kind)
@@ -92,8 +126,17 @@ uint32_t gc_current(const struct gateway_core *c, struct sub_id sub)
 
 void gc_free(struct gateway_core *c, uint32_t slot)
 {
-    assert(c->in_use > 0 && gc_slots(c)[slot].place == 0);
-    memset(&gc_slots(c)[slot], 0, sizeof(struct gc_slot));
+    struct gc_slot *s = &gc_slots(c)[slot];
+    assert(c->in_use > 0 && s->state != GC_QUEUED);
+    if (s->state == GC_DONE) {
+        if (s->worker != GC_NONE) gc_list_remove(c, &gc_workers(c)[s->worker].list, slot);
+        c->done--;
+    }
+    s->state = GC_FREE;
+    gc_set_due(c, slot);
+    gc_tenant_took(c, s->tenant, false);
+    memset(s, 0, sizeof *s);
+    memset(fair_queue_entry(gc_fair(c), slot), 0, sizeof(struct fair_entry));
     c->in_use--;
 }
 
@@ -103,15 +146,40 @@ void gc_fail(struct gateway_core *c, uint32_t slot, enum err_code code, struct g
     if (s->state == GC_SENT) {
         gc_link(o, GA_CANCEL, s->worker, slot, s->sub);
         c->cancels++;
+        if (code == ERR_CANCELLED || code == ERR_DEADLINE) gc_tenant_pays_prompt(c, slot);
         gc_seat_freed(c, s);
         gc_left_worker(c, slot);
     } else if (s->state == GC_QUEUED) {
         gc_unqueue(c, slot);
     }
+    if (s->state != GC_DONE) s->state = GC_FREE; /* in no queue and with no worker */
     struct gateway_action *a = gc_emit(o, GA_FAIL);
     a->slot = slot;
     a->code = code;
     gc_free(c, slot);
+}
+
+static enum err_code gc_refusal(const struct gateway_core *c, const struct gateway_event *ev)
+{
+    uint64_t deadline = ev->arrived.deadline_ns;
+    if (c->draining) return ERR_DRAINING;
+    if (deadline != 0 && c->now_ns >= deadline) return ERR_DEADLINE;
+    return gateway_core_room(c, ev->arrived.tenant) ? ERR_OK : ERR_QUEUE_FULL;
+}
+
+static void gc_arrived_key(struct gateway_core *c, const struct gateway_event *ev)
+{
+    struct fair_entry *e = fair_queue_entry(gc_fair(c), ev->slot);
+    const struct class_row *row = &c->cfg.classes.rows[ev->arrived.cls];
+    uint64_t age_ns = (row->age_s != 0 ? row->age_s : CLASS_AGE_S) * (uint64_t)1000000000u;
+    int8_t p = ev->arrived.priority;
+    *e = (struct fair_entry){.order = ev->arrived.tag,
+                             .arrival = c->next_arrival++,
+                             .arrived_ns = c->now_ns,
+                             .flow = ev->arrived.tenant,
+                             .cls = ev->arrived.cls,
+                             .priority = p};
+    e->due = fair_queue_due(c->now_ns, ev->arrived.deadline_ns, p, age_ns);
 }
 
 static void gc_arrived(struct gateway_core *c, const struct gateway_event *ev, struct gc_out *o)
@@ -120,29 +188,33 @@ static void gc_arrived(struct gateway_core *c, const struct gateway_event *ev, s
     assert(ev->arrived.n_prompt > 0 && ev->arrived.n_ids >= ev->arrived.n_prompt);
     assert(ev->arrived.from > 0 && ev->arrived.from <= ev->arrived.n_ids);
     assert(ev->arrived.max_total >= ev->arrived.n_ids);
+    assert(ev->arrived.tenant < c->cfg.max_tenants);
     struct gc_slot *s = &gc_slots(c)[ev->slot];
     assert(s->state == GC_FREE);
-    bool late = ev->arrived.deadline_ns != 0 && c->now_ns >= ev->arrived.deadline_ns;
-    if (c->draining || late) {
+    enum err_code refusal = gc_refusal(c, ev);
+    if (refusal != ERR_OK) {
         struct gateway_action *a = gc_emit(o, GA_FAIL);
         a->slot = ev->slot;
-        a->code = c->draining ? ERR_DRAINING : ERR_DEADLINE;
+        a->code = refusal;
+        gc_tenants(c)[ev->arrived.tenant].refused += refusal == ERR_QUEUE_FULL;
         return;
     }
     *s = (struct gc_slot){.cls = ev->arrived.cls,
                           .rank = c->cfg.classes.rows[ev->arrived.cls].rank != 0,
                           .durable = ev->arrived.durable,
+                          .tenant = ev->arrived.tenant,
                           .worker = GC_NONE,
                           .n_prompt = ev->arrived.n_prompt,
                           .n_ids = ev->arrived.n_ids,
                           .from = ev->arrived.from,
                           .next = ev->arrived.from,
                           .max_total = ev->arrived.max_total,
-                          .tag = ev->arrived.tag,
-                          .arrival = c->next_arrival++,
-                          .arrived_ns = c->now_ns,
+                          .hint_out = ev->arrived.hint_out,
+                          .paid_to = ev->arrived.n_ids, /* resumed: those were paid for */
                           .deadline_ns = ev->arrived.deadline_ns};
+    gc_arrived_key(c, ev);
     c->in_use++;
+    gc_tenant_took(c, s->tenant, true);
     gc_queue(c, ev->slot);
 }
 
@@ -195,7 +267,6 @@ static void gc_shorten(struct gateway_core *c, uint32_t slot, struct gc_out *o)
 static void gc_tick_slot(struct gateway_core *c, uint32_t slot, struct gc_out *o)
 {
     struct gc_slot *s = &gc_slots(c)[slot];
-    if (gc_due(c, s) > c->now_ns) return;
     if (s->deadline_ns != 0 && c->now_ns >= s->deadline_ns) {
         gc_fail(c, slot, ERR_DEADLINE, o);
     } else if (gc_too_large(c, s)) {
@@ -216,12 +287,10 @@ static void gc_tick_slot(struct gateway_core *c, uint32_t slot, struct gc_out *o
 
 static void gc_tick(struct gateway_core *c, struct gc_out *o)
 {
-    if (c->now_ns < c->due_ns) return;
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++) gc_tick_slot(c, i, o);
-    c->due_ns = UINT64_MAX;
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
-        uint64_t due = gc_due(c, &gc_slots(c)[i]);
-        if (due < c->due_ns) c->due_ns = due;
+    for (uint32_t n = 0; n < GC_TICK_MAX && c->n_due > 0 && !gc_full(o); n++) {
+        uint32_t slot = gc_dues(c)[0];
+        if (gc_slots(c)[slot].due_ns > c->now_ns) break;
+        gc_tick_slot(c, slot, o);
     }
 }
 
@@ -236,10 +305,12 @@ static void gc_event(struct gateway_core *c, const struct gateway_event *ev, str
     case GE_SYNC: gc_sync(c, ev, o); break;
     case GE_TOKENS: gc_tokens(c, ev, o); break;
     case GE_STATUS: gc_status(c, ev); break;
+    case GE_ACCOUNT: gc_account_event(c, ev); break;
     case GE_DOWN: gc_down(c, ev->worker); break;
     case GE_SEND_FULL: gc_send_full(c, ev); break;
     case GE_DRAIN: c->draining = 1; break;
     case GE_TICK: gc_tick(c, o); break;
+    case GE_TENANT: gc_tenant(c, ev); break;
     }
 }
 
@@ -252,6 +323,7 @@ uint32_t gateway_core_handle(struct gateway_core *c, const struct gateway_event 
     assert(!link || ev->worker < c->cfg.max_workers);
     (void)link;
     c->now_ns = now_ns;
+    c->events++;
     gc_event(c, ev, &o);
     gc_dispatch(c, &o);
     if (c->draining && !c->drained && c->in_use == 0) {

@@ -30,6 +30,19 @@
  * A lost session's slots keep their last submission: if the same worker process lists it in its next SYNC before
  * it was sent elsewhere, it is taken up again (GAP), nothing is computed twice.
  *
+ * Who is next (fair_queue.h, tenant_account.h): classes by the table's order, but one below its floor share
+ * goes first until what it is owed is spent (counted in tokens sent while several classes have somebody to send; at
+ * most one request ahead). Inside a class the tenant with the smallest virtual time, inside a tenant deadline,
+ * priority with ageing, tag, arrival. The core stamps the start tag: GA_SUBMIT carries it, the message takes
+ * it over, a request that is sent again keeps it. A tenant at its in-flight cap is passed over.
+ * Tenants are indexes below max_tenants; the shell maps names and tells of each with GE_TENANT (weight 1, no caps, no
+ * room of its own until then). Room in slots: gateway_core_room. With one tenant all is as if there were none.
+ *
+ * Cost: what changed, not what is queued: arrival, pick, cancel, a due time O(log n); STATUS and an end O(those
+ * that were stuck, at most GC_UNSTICK_MAX at a time). Only the pool's last worker of a kind going, or the first
+ * one coming, looks at all slots. What does not fit in the action list is left for the next event, and
+ * gateway_core_next_tick_ns says "now".
+ *
  * Worker lost (GE_DOWN, or a HELLO with another incarnation): its SENT slots are QUEUED with the ids they have.
  * They resume only under an equal numerics id if an id beyond the prompt was accepted; rank 1 may start again from the prompt
  * (GA_RESTART: the shell forgets the output ids) when none is there for lost_ns. Rank 0 without an eligible
@@ -45,6 +58,7 @@
 #include "base/hash.h"
 #include "base/submission.h"
 #include "scheduler/class_table.h"
+#include "scheduler/tenant_account.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,12 +74,15 @@ struct gateway_core_config {
     uint64_t no_worker_ns;         /* 5 s */
     uint64_t lost_ns;              /* 5 s */
     uint32_t version_min, version_max; /* protocol versions this gateway speaks; 0 = only version 1 */
+    uint32_t max_tenants;          /* 0 = 1 */
+    uint32_t out_weight;           /* an id made against a prompt position, in accounts; 0 = 1 */
 };
 
 enum gateway_event_kind {
     GE_ARRIVED, GE_CANCEL, GE_DURABLE, GE_RELEASE,                  /* from doors and jobs */
-    GE_HELLO, GE_SYNC, GE_TOKENS, GE_STATUS, GE_DOWN, GE_SEND_FULL, /* from the link */
-    GE_DRAIN, GE_TICK
+    GE_HELLO, GE_SYNC, GE_TOKENS, GE_STATUS, GE_ACCOUNT, GE_DOWN, GE_SEND_FULL, /* from the link */
+    GE_DRAIN, GE_TICK,
+    GE_TENANT                                                       /* from the tenant file */
 };
 
 struct gateway_sync { struct sub_id sub; uint32_t have; bool finished; };
@@ -77,7 +94,10 @@ struct gateway_event {
     struct sub_id sub;             /* TOKENS, SEND_FULL */
     struct {
         uint8_t cls;
-        uint64_t tag;              /* start tag: arrival number for now */
+        uint64_t tag;              /* order among equals of its tenant: smaller first, then arrival */
+        uint32_t tenant;
+        int8_t priority;           /* -8 .. 7, larger first; 0 usually */
+        uint32_t hint_out;         /* ids it will probably make; 0 = as its tenant's usually do */
         uint32_t n_prompt, n_ids;  /* n_ids > n_prompt only for journaled resumes */
         uint32_t from;             /* next index wanted: n_ids, or 1 when prompt scores are wanted */
         uint32_t max_total;
@@ -92,8 +112,17 @@ struct gateway_event {
         uint32_t n_ctx, block_tokens, n_blocks, max_seqs, max_slots;
     } hello;
     const struct gateway_sync *sync; uint32_t n_sync;
-    struct { uint32_t index, n; enum finish finish; } tokens;
-    struct { uint64_t number; uint32_t window[CLASSES_MAX]; uint32_t free_blocks; bool draining; } status;
+    struct { uint32_t index, n; enum finish finish; uint32_t cached; } tokens; /* cached: of the prompt, not charged */
+    struct { uint64_t number; uint32_t window[CLASSES_MAX]; uint32_t free_blocks; bool draining;
+             uint64_t started_tag[CLASSES_MAX]; } status; /* tag it started last, 0 = not shown */
+    /* A worker's counters for one tenant and class, before the entries of the same message. */
+    struct { uint32_t tenant; uint8_t cls; uint64_t prompt_first, output; } account;
+    struct {
+        uint32_t index;
+        uint32_t weight_permille;  /* 1000 = 1; 0 = this tenant is gone: as if never told of */
+        uint32_t max_in_flight;    /* sequences with workers at one time; 0 = no cap */
+        uint32_t max_queued;       /* sequences waiting here; 0 = no cap of its own */
+    } tenant;
 };
 
 enum gateway_action_kind {
@@ -113,6 +142,7 @@ struct gateway_action {
     struct sub_id sub;
     uint32_t from;                 /* SUBMIT, GAP */
     uint32_t max_total;            /* SUBMIT: as arrived, or shortened to the largest worker */
+    uint64_t tag;                  /* SUBMIT: start tag, for the message */
     uint32_t skip, n;              /* DELIVER */
     enum finish finish;            /* DELIVER */
     enum err_code code;            /* FAIL; HELLO_REPLY: ERR_OK or the refusal */
@@ -125,7 +155,18 @@ struct gateway_stats {
     uint32_t workers_live;
     uint64_t oldest_queued_ns[CLASSES_MAX]; /* arrival time of the oldest, 0 = none */
     uint64_t resubmits, gaps, cancels, unknown_tokens;
+    uint64_t promoted;             /* sent before their turn, for their age */
+    uint64_t owed[CLASSES_MAX];    /* tokens a class is below its floor share */
+    uint64_t pool_rate;            /* charged tokens/s in the best second of about the last minute, 0 = not known */
     bool draining;
+};
+
+struct gateway_tenant_stats {
+    uint32_t weight_permille, in_use; /* slots */
+    uint32_t queued[CLASSES_MAX], sent[CLASSES_MAX];
+    struct tenant_usage usage[CLASSES_MAX];
+    uint64_t refused;              /* arrivals for which gateway_core_room said no when they came */
+    bool held;                     /* at its in-flight cap */
 };
 
 struct gateway_core;
@@ -139,6 +180,14 @@ uint32_t gateway_core_handle(struct gateway_core *c, const struct gateway_event 
                              struct gateway_action *out);
 uint64_t gateway_core_next_tick_ns(const struct gateway_core *c, uint64_t now_ns);
 void gateway_core_stats(const struct gateway_core *c, struct gateway_stats *out);
+void gateway_core_tenant_stats(const struct gateway_core *c, uint32_t tenant, struct gateway_tenant_stats *out);
+/* May a sequence of this tenant take a slot? Asked before GE_ARRIVED (which answers FAIL(ERR_QUEUE_FULL) otherwise).
+ * While less than two tenants are known (GE_TENANT)
+ * all slots are anybody's. Else: with A tenants that have slots each may always have max_slots / 2A, as far as others' older ones leave
+ * room; beyond that it may hold as many as stay free (so one alone half of all, two a third each), and a
+ * tenant that has none gets its first: min(known tenants without any, max_slots / 8) are kept for those. So who floods
+ * is refused, and nobody else. */
+bool gateway_core_room(const struct gateway_core *c, uint32_t tenant);
 /* Capacity of the largest live worker: longest sequence it can hold, in positions; 0 = none live. */
 uint32_t gateway_core_capacity(const struct gateway_core *c);
 const char *gateway_core_check(const struct gateway_core *c); /* auditor */

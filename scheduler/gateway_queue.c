@@ -1,104 +1,67 @@
-/* The queues, and who is sent where.
+/* Into the queue and out of it, and who is sent where.
  *
- * One heap per class, by start tag, then arrival. A head that nobody may take now (numerics, size,
- * a refusal, its only worker full) is moved to the stuck set, so that it blocks nothing but itself;
- * it comes back when what it waits for may have changed.
+ * Order is fair_queue's. A head that nobody may take now (numerics, size, a refusal, its only worker
+ * full) is moved to a stuck list, so that it blocks nothing but itself; it comes back when what it
+ * waits for may have changed.
  */
 #include "scheduler/gateway_core_impl.h"
 
 #include <assert.h>
 
-static bool gc_before(const struct gateway_core *c, uint32_t a, uint32_t b)
+void gc_list_add(struct gateway_core *c, struct gc_list *l, uint32_t slot)
 {
-    const struct gc_slot *x = &gc_slots(c)[a], *y = &gc_slots(c)[b];
-    return x->tag != y->tag ? x->tag < y->tag : x->arrival < y->arrival;
+    struct gc_slot *s = &gc_slots(c)[slot];
+    assert(s->older == 0 && s->newer == 0);
+    s->older = l->newest;
+    if (l->newest != 0)
+        gc_slots(c)[l->newest - 1].newer = slot + 1;
+    else
+        l->oldest = slot + 1;
+    l->newest = slot + 1;
+    l->n++;
 }
 
-static void gc_heap_set(struct gateway_core *c, uint8_t cls, uint32_t at, uint32_t slot)
+void gc_list_remove(struct gateway_core *c, struct gc_list *l, uint32_t slot)
 {
-    gc_heap(c, cls)[at] = slot;
-    gc_slots(c)[slot].place = at + 1;
+    struct gc_slot *s = &gc_slots(c)[slot];
+    assert(l->n > 0);
+    if (s->older != 0)
+        gc_slots(c)[s->older - 1].newer = s->newer;
+    else
+        l->oldest = s->newer;
+    if (s->newer != 0)
+        gc_slots(c)[s->newer - 1].older = s->older;
+    else
+        l->newest = s->older;
+    s->older = s->newer = 0;
+    l->n--;
 }
 
-static void gc_heap_up(struct gateway_core *c, uint8_t cls, uint32_t at)
+bool gc_refused(const struct gateway_core *c, const struct gc_slot *s, uint32_t worker)
 {
-    uint32_t *h = gc_heap(c, cls), slot = h[at];
-    while (at > 0 && gc_before(c, slot, h[(at - 1) / 2])) {
-        gc_heap_set(c, cls, at, h[(at - 1) / 2]);
-        at = (at - 1) / 2;
+    return (s->refused_by >> worker & 1u) != 0 &&
+           s->refused_at > gc_workers(c)[worker].refusals_from;
+}
+
+/* One stamp serves all workers: the void ones go first. */
+void gc_refuse(struct gateway_core *c, struct gc_slot *s, uint32_t worker)
+{
+    for (uint32_t i = 0; i < c->cfg.max_workers; i++) {
+        if (!gc_refused(c, s, i)) s->refused_by &= ~((uint64_t)1 << i);
     }
-    gc_heap_set(c, cls, at, slot);
-}
-
-static void gc_heap_down(struct gateway_core *c, uint8_t cls, uint32_t at)
-{
-    uint32_t *h = gc_heap(c, cls), n = c->heap_n[cls], slot = h[at];
-    for (;;) {
-        uint32_t kid = 2 * at + 1;
-        if (kid >= n) break;
-        if (kid + 1 < n && gc_before(c, h[kid + 1], h[kid])) kid++;
-        if (!gc_before(c, h[kid], slot)) break;
-        gc_heap_set(c, cls, at, h[kid]);
-        at = kid;
-    }
-    gc_heap_set(c, cls, at, slot);
-}
-
-static void gc_heap_push(struct gateway_core *c, uint32_t slot)
-{
-    uint8_t cls = gc_slots(c)[slot].cls;
-    uint32_t at = c->heap_n[cls]++;
-    assert(at < c->cfg.max_slots && gc_slots(c)[slot].place == 0);
-    gc_heap_set(c, cls, at, slot);
-    gc_heap_up(c, cls, at);
-}
-
-static void gc_heap_remove(struct gateway_core *c, uint32_t slot)
-{
-    uint8_t cls = gc_slots(c)[slot].cls;
-    uint32_t *h = gc_heap(c, cls), at = gc_slots(c)[slot].place - 1, last = --c->heap_n[cls];
-    assert(at <= last && h[at] == slot);
-    uint32_t moved = h[last];
-    h[last] = 0;
-    gc_slots(c)[slot].place = 0;
-    if (moved == slot) return;
-    gc_heap_set(c, cls, at, moved);
-    gc_heap_up(c, cls, at);
-    gc_heap_down(c, cls, gc_slots(c)[moved].place - 1);
-}
-
-bool gc_heap_check(const struct gateway_core *c, uint8_t cls)
-{
-    const uint32_t *h = gc_heap(c, cls);
-    for (uint32_t i = 0; i < c->heap_n[cls]; i++) {
-        const struct gc_slot *s = &gc_slots(c)[h[i]];
-        if (s->place != i + 1 || s->state != GC_QUEUED || s->cls != cls) return false;
-        if (i > 0 && gc_before(c, h[i], h[(i - 1) / 2])) return false;
-    }
-    return true;
-}
-
-bool gc_could(const struct gateway_core *c, const struct gc_slot *s, const struct gc_worker *w,
-              bool any_numerics)
-{
-    (void)c;
-    if (w->state != GC_LIVE || w->draining) return false;
-    if (s->n_ids > w->n_ctx || s->n_ids > s->max_total) return false;
-    if ((uint64_t)(w->n_blocks - 1) * w->block_tokens < (uint64_t)s->max_total - 1) return false;
-    if (any_numerics || s->next <= s->n_prompt || (s->numerics.lo | s->numerics.hi) == 0)
-        return true;
-    return hash128_equal(s->numerics, w->numerics);
+    s->refused_by |= (uint64_t)1 << worker;
+    s->refused_at = c->events;
 }
 
 /* How many more of this class the worker takes now. */
 static uint32_t gc_room(const struct gateway_core *c, const struct gc_worker *w,
-                        const struct gc_slot *s)
+                        const struct gc_slot *s, bool owed)
 {
     if (w->state != GC_LIVE || w->draining || c->now_ns < w->full_until_ns) return 0;
     uint32_t slots = w->max_slots > w->n_sent ? w->max_slots - w->n_sent : 0;
     if (s->rank == 0) return slots; /* real-time is never held back for a window */
-    /* Lower ranks leave a seat's worth of slots to real-time. */
-    uint32_t kept = w->max_slots > 2 * w->max_seqs ? w->max_seqs : 0;
+    /* Lower ranks leave a seat's worth of slots to real-time, unless its floor share is owed to one. */
+    uint32_t kept = !owed && w->max_slots > 2 * w->max_seqs ? w->max_seqs : 0;
     slots = slots > kept ? slots - kept : 0;
     uint32_t window = w->has_status ? w->window[s->cls] : w->max_seqs;
     window = window > w->sent_since[s->cls] ? window - w->sent_since[s->cls] : 0;
@@ -111,79 +74,40 @@ static uint32_t gc_choose(const struct gateway_core *c, const struct gc_slot *s,
                           bool *any_room)
 {
     uint32_t best = GC_NONE, best_room = 0;
+    bool owed = c->owed[s->cls] > 0;
     *could = *any_room = false;
-    for (uint32_t i = 0; i < c->cfg.max_workers; i++) {
+    for (uint32_t i = 0; i < c->workers_end; i++) {
         const struct gc_worker *w = &gc_workers(c)[i];
-        uint32_t room = gc_room(c, w, s);
+        uint32_t room = gc_room(c, w, s, owed);
         *any_room |= room > 0;
         if (!gc_could(c, s, w, false)) continue;
         *could = true;
-        if ((s->refused_by >> i & 1u) != 0 || room <= best_room) continue;
+        if (room <= best_room || gc_refused(c, s, i)) continue;
         best = i;
         best_room = room;
     }
     return best;
 }
 
-bool gc_too_large(const struct gateway_core *c, const struct gc_slot *s)
-{
-    uint32_t capacity = gateway_core_capacity(c);
-    return capacity > 0 && s->max_total - 1 > capacity;
-}
-
-uint64_t gc_due(const struct gateway_core *c, const struct gc_slot *s)
-{
-    uint64_t at = UINT64_MAX;
-    if (s->state != GC_QUEUED && s->state != GC_SENT) return at;
-    if (s->deadline_ns != 0) at = s->deadline_ns;
-    if (s->state != GC_QUEUED || !s->alone) return at;
-    uint64_t limit = UINT64_MAX;
-    if (gc_too_large(c, s)) {
-        limit = s->alone_ns + (s->was_sent ? c->cfg.no_worker_ns : 0);
-    } else if (s->rank == 0) {
-        limit = s->alone_ns + c->cfg.no_worker_ns;
-    } else if (s->next >
-               s->n_prompt) { /* starting again makes sense only if somebody would take it then */
-        for (uint32_t i = 0; i < c->cfg.max_workers; i++) {
-            if (gc_could(c, s, &gc_workers(c)[i], true)) limit = s->alone_ns + c->cfg.lost_ns;
-        }
-    }
-    return limit < at ? limit : at;
-}
-
-void gc_update_alone(struct gateway_core *c, uint32_t slot)
-{
-    struct gc_slot *s = &gc_slots(c)[slot];
-    bool could = false;
-    for (uint32_t i = 0; i < c->cfg.max_workers && !could; i++)
-        could = gc_could(c, s, &gc_workers(c)[i], false);
-    if (could) {
-        s->alone = 0;
-        s->alone_ns = 0;
-    } else if (!s->alone) {
-        s->alone = 1;
-        s->alone_ns = c->now_ns;
-    }
-    uint64_t due = gc_due(c, s);
-    if (due < c->due_ns) c->due_ns = due;
-}
-
-void gc_workers_changed(struct gateway_core *c)
-{
-    gc_unstick(c, GC_STUCK_NOBODY);
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
-        if (gc_slots(c)[i].state == GC_QUEUED) gc_update_alone(c, i);
-    }
-}
-
 void gc_queue(struct gateway_core *c, uint32_t slot)
 {
     struct gc_slot *s = &gc_slots(c)[slot];
-    assert(s->state != GC_QUEUED);
+    assert(s->state != GC_QUEUED && s->worker == GC_NONE);
+    gc_tenant_wakes(c, s);
     s->state = GC_QUEUED;
-    s->worker = GC_NONE;
-    gc_heap_push(c, slot);
+    c->queued[s->cls]++;
+    gc_tenants(c)[s->tenant].queued[s->cls]++;
+    fair_queue_push(gc_fair(c), slot);
     gc_update_alone(c, slot);
+}
+
+/* It is in no queue any more. */
+static void gc_out_of_queue(struct gateway_core *c, struct gc_slot *s)
+{
+    assert(c->queued[s->cls] > 0 && gc_tenants(c)[s->tenant].queued[s->cls] > 0);
+    c->queued[s->cls]--;
+    gc_tenants(c)[s->tenant].queued[s->cls]--;
+    gc_not_alone(c, s);
 }
 
 void gc_unqueue(struct gateway_core *c, uint32_t slot)
@@ -191,27 +115,44 @@ void gc_unqueue(struct gateway_core *c, uint32_t slot)
     struct gc_slot *s = &gc_slots(c)[slot];
     assert(s->state == GC_QUEUED);
     if (s->stuck != GC_NOT_STUCK) {
-        c->n_stuck[s->stuck]--;
+        gc_list_remove(c, &c->stuck[s->stuck], slot);
         s->stuck = GC_NOT_STUCK;
     } else {
-        gc_heap_remove(c, slot);
+        fair_queue_remove(gc_fair(c), slot);
     }
-    s->alone = 0;
-    s->alone_ns = 0;
+    gc_out_of_queue(c, s);
 }
 
-void gc_unstick(struct gateway_core *c, enum gc_stuck upto)
+static void gc_stick(struct gateway_core *c, uint32_t slot, enum gc_stuck kind)
 {
-    if (c->n_stuck[GC_STUCK_ROOM] == 0 &&
-        (upto == GC_STUCK_ROOM || c->n_stuck[GC_STUCK_NOBODY] == 0))
-        return;
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
-        struct gc_slot *s = &gc_slots(c)[i];
-        if (s->state != GC_QUEUED || s->stuck == GC_NOT_STUCK || s->stuck > (uint8_t)upto) continue;
-        c->n_stuck[s->stuck]--;
-        s->stuck = GC_NOT_STUCK;
-        gc_heap_push(c, i);
+    fair_queue_remove(gc_fair(c), slot);
+    gc_slots(c)[slot].stuck = kind;
+    gc_list_add(c, &c->stuck[kind], slot);
+}
+
+void gc_unstick(struct gateway_core *c, enum gc_stuck kind, uint32_t most)
+{
+    struct gc_list *l = &c->stuck[kind];
+    for (; l->n > 0 && most > 0; most--) {
+        uint32_t slot = l->oldest - 1;
+        gc_list_remove(c, l, slot);
+        gc_slots(c)[slot].stuck = GC_NOT_STUCK;
+        gc_tenant_wakes(c, &gc_slots(c)[slot]);
+        fair_queue_push(gc_fair(c), slot);
     }
+}
+
+void gc_to_worker(struct gateway_core *c, uint32_t slot, uint32_t worker)
+{
+    struct gc_slot *s = &gc_slots(c)[slot];
+    struct gc_worker *w = &gc_workers(c)[worker];
+    gc_tenant_sent(c, slot);
+    s->state = GC_SENT;
+    s->worker = worker;
+    s->has_sub = s->was_sent = 1;
+    w->n_sent++;
+    gc_list_add(c, &w->list, slot);
+    gc_set_due(c, slot);
 }
 
 void gc_left_worker(struct gateway_core *c, uint32_t slot)
@@ -221,7 +162,10 @@ void gc_left_worker(struct gateway_core *c, uint32_t slot)
     struct gc_worker *w = &gc_workers(c)[s->worker];
     assert(w->n_sent > 0);
     w->n_sent--;
-    gc_unstick(c, GC_STUCK_ROOM);
+    gc_list_remove(c, &w->list, slot);
+    gc_tenant_left(c, slot);
+    s->worker = GC_NONE;
+    gc_unstick(c, GC_STUCK_ROOM, GC_UNSTICK_MAX);
 }
 
 void gc_seat_freed(struct gateway_core *c, const struct gc_slot *s)
@@ -237,46 +181,68 @@ static void gc_submit(struct gateway_core *c, uint32_t slot, uint32_t worker, st
 {
     struct gc_slot *s = &gc_slots(c)[slot];
     struct gc_worker *w = &gc_workers(c)[worker];
-    gc_unqueue(c, slot);
+    c->promoted += fair_queue_pick(gc_fair(c), slot, c->now_ns);
+    gc_out_of_queue(c, s);
     if (s->has_sub || s->failures > 0) c->resubmits++;
     /* The slot is in the id's low part: an answer finds it without a table. */
     s->sub.incarnation = c->cfg.incarnation;
     s->sub.counter = c->next_counter++ * c->cfg.max_slots + slot;
     s->sub_process = w->incarnation;
-    s->has_sub = s->was_sent = 1;
-    s->state = GC_SENT;
-    s->worker = worker;
-    w->n_sent++;
+    gc_to_worker(c, slot, worker);
     w->sent_since[s->cls]++;
     gc_link(o, GA_SUBMIT, worker, slot, s->sub);
     o->list[o->n - 1].from = s->next;
     o->list[o->n - 1].max_total = s->max_total;
-    if (s->deadline_ns != 0 && s->deadline_ns < c->due_ns) c->due_ns = s->deadline_ns;
+    o->list[o->n - 1].tag = s->tag;
 }
 
-static void gc_dispatch_class(struct gateway_core *c, uint8_t cls, struct gc_out *o)
+/* The next of this class, if it has one that can go now. false: none, for this event. */
+static bool gc_dispatch_one(struct gateway_core *c, uint8_t cls, uint32_t *stuck, struct gc_out *o)
 {
-    while (c->heap_n[cls] > 0) {
-        uint32_t slot = gc_heap(c, cls)[0];
-        struct gc_slot *s = &gc_slots(c)[slot];
-        bool could, any_room;
-        if (s->deadline_ns != 0 && c->now_ns >= s->deadline_ns) {
-            gc_fail(c, slot, ERR_DEADLINE, o);
-            continue;
-        }
-        uint32_t w = gc_choose(c, s, &could, &any_room);
-        if (w != GC_NONE) {
-            gc_submit(c, slot, w, o);
-            continue;
-        }
-        if (!any_room) return;
-        gc_heap_remove(c, slot);
-        s->stuck = could ? GC_STUCK_ROOM : GC_STUCK_NOBODY;
-        c->n_stuck[s->stuck]++;
+    bool could, any_room;
+    uint32_t slot = fair_queue_head(gc_fair(c), cls, c->now_ns);
+    if (slot == FAIR_NONE) return false;
+    const struct gc_slot *s = &gc_slots(c)[slot];
+    if (s->deadline_ns != 0 && c->now_ns >= s->deadline_ns) {
+        gc_fail(c, slot, ERR_DEADLINE, o);
+        return true;
     }
+    uint32_t w = gc_choose(c, s, &could, &any_room);
+    if (w != GC_NONE) {
+        gc_submit(c, slot, w, o);
+        return true;
+    }
+    if (!any_room) return false;
+    gc_stick(c, slot, could ? GC_STUCK_ROOM : GC_STUCK_NOBODY);
+    if (++*stuck < GC_UNSTICK_MAX) return true;
+    c->more = 1;
+    return false;
+}
+
+/* The class that is owed something, else the most urgent one; of those not in `passed`. */
+static bool gc_next_class(const struct gateway_core *c, uint32_t passed, uint8_t *cls)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < c->cfg.classes.n; i++) {
+        uint8_t k = c->order[i];
+        if ((passed >> k & 1u) != 0 || fair_queue_count(gc_fair(c), k) == 0) continue;
+        if (!found || c->owed[k] > 0) *cls = k;
+        found = true;
+        if (c->owed[k] > 0) break;
+    }
+    return found;
 }
 
 void gc_dispatch(struct gateway_core *c, struct gc_out *o)
 {
-    for (uint32_t k = 0; k < c->cfg.classes.n; k++) gc_dispatch_class(c, c->order[k], o);
+    uint32_t passed = 0, stuck = 0;
+    uint8_t cls = 0;
+    c->more = 0;
+    while (gc_next_class(c, passed, &cls)) {
+        if (gc_full(o)) {
+            c->more = 1;
+            return;
+        }
+        if (!gc_dispatch_one(c, cls, &stuck, o)) passed |= 1u << cls;
+    }
 }

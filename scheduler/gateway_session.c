@@ -36,23 +36,44 @@ static enum err_code gc_judge(const struct gateway_core *c, const struct gateway
     return ERR_OK;
 }
 
+/* A finished one whose worker is known: its ACK can be sent there. */
+void gc_attach(struct gateway_core *c, uint32_t slot, uint32_t worker)
+{
+    struct gc_slot *s = &gc_slots(c)[slot];
+    assert(s->state == GC_DONE);
+    if (s->worker != GC_NONE) gc_list_remove(c, &gc_workers(c)[s->worker].list, slot);
+    s->worker = worker;
+    if (worker != GC_NONE) gc_list_add(c, &gc_workers(c)[worker].list, slot);
+}
+
+static void gc_workers_end(struct gateway_core *c)
+{
+    c->workers_end = c->cfg.max_workers;
+    while (c->workers_end > 0 && gc_workers(c)[c->workers_end - 1].state == GC_DOWN)
+        c->workers_end--;
+}
+
 /* What the session had goes back to the queue, keeping its last submission: the same process may
  * list it in its next SYNC. */
 void gc_down(struct gateway_core *c, uint32_t worker)
 {
     struct gc_worker *w = &gc_workers(c)[worker];
     if (w->state == GC_DOWN) return;
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++) {
-        struct gc_slot *s = &gc_slots(c)[i];
-        s->refused_by &= ~((uint64_t)1 << worker);
-        if (s->state == GC_DONE && s->worker == worker) s->worker = GC_NONE;
-        if (s->state != GC_SENT || s->worker != worker) continue;
-        gc_left_worker(c, i);
-        gc_queue(c, i);
+    while (w->list.n > 0) {
+        uint32_t slot = w->list.oldest - 1;
+        if (gc_slots(c)[slot].state == GC_DONE) {
+            gc_attach(c, slot, GC_NONE);
+        } else {
+            gc_left_worker(c, slot);
+            gc_queue(c, slot);
+        }
     }
     assert(w->n_sent == 0);
+    struct gc_worker gone = *w;
     memset(w, 0, sizeof *w);
-    gc_workers_changed(c);
+    w->refusals_from = c->events;
+    gc_workers_end(c);
+    gc_workers_changed(c, &gone);
 }
 
 void gc_hello(struct gateway_core *c, const struct gateway_event *ev, struct gc_out *o)
@@ -78,6 +99,7 @@ void gc_hello(struct gateway_core *c, const struct gateway_event *ev, struct gc_
     struct gc_worker *w = &gc_workers(c)[ev->worker];
     *w = (struct gc_worker){.state = GC_SYNCING,
                             .name = ev->hello.name,
+                            .refusals_from = c->events,
                             .incarnation = ev->hello.incarnation,
                             .numerics = ev->hello.numerics,
                             .n_ctx = ev->hello.n_ctx,
@@ -85,6 +107,7 @@ void gc_hello(struct gateway_core *c, const struct gateway_event *ev, struct gc_
                             .n_blocks = ev->hello.n_blocks,
                             .max_seqs = ev->hello.max_seqs,
                             .max_slots = ev->hello.max_slots};
+    gc_workers_end(c);
 }
 
 static void gc_gap(struct gateway_core *c, uint32_t worker, uint32_t slot, struct gc_out *o)
@@ -98,23 +121,21 @@ static void gc_gap(struct gateway_core *c, uint32_t worker, uint32_t slot, struc
 static void gc_sync_entry(struct gateway_core *c, uint32_t worker, const struct gateway_sync *e,
                           struct gc_out *o)
 {
-    struct gc_worker *w = &gc_workers(c)[worker];
+    const struct gc_worker *w = &gc_workers(c)[worker];
     uint32_t slot = gc_current(c, e->sub);
     struct gc_slot *s = slot == GC_NONE ? NULL : &gc_slots(c)[slot];
     if (s != NULL && s->sub_process != w->incarnation) s = NULL;
     if (s != NULL && s->state == GC_QUEUED) { /* taken up again */
         gc_unqueue(c, slot);
-        s->state = GC_SENT;
-        s->worker = worker;
-        w->n_sent++;
+        gc_to_worker(c, slot, worker);
         gc_gap(c, worker, slot, o);
     } else if (s != NULL && s->state == GC_SENT && s->worker == worker) {
         gc_gap(c, worker, slot, o);
     } else if (s != NULL && s->state == GC_DONE && !s->acked) {
-        s->worker = worker; /* its ACK comes when the result is durable */
+        gc_attach(c, slot, worker); /* its ACK comes when the result is durable */
         gc_gap(c, worker, slot, o);
     } else if (s != NULL && s->state == GC_DONE) {
-        s->worker = worker;
+        gc_attach(c, slot, worker);
         gc_link(o, GA_ACK, worker, slot, s->sub);
     } else {
         gc_link(o, GA_CANCEL, worker, GC_NONE, e->sub);
@@ -131,7 +152,7 @@ void gc_sync(struct gateway_core *c, const struct gateway_event *ev, struct gc_o
     for (uint32_t i = 0; i < n; i++) gc_sync_entry(c, ev->worker, &ev->sync[i], o);
     if (w->state == GC_LIVE) return;
     w->state = GC_LIVE;
-    gc_workers_changed(c);
+    gc_workers_changed(c, NULL);
 }
 
 void gc_status(struct gateway_core *c, const struct gateway_event *ev)
@@ -139,18 +160,30 @@ void gc_status(struct gateway_core *c, const struct gateway_event *ev)
     struct gc_worker *w = &gc_workers(c)[ev->worker];
     if (w->state == GC_DOWN) return;
     if (w->has_status && ev->status.number <= w->status_number) return;
-    bool changed = w->draining != ev->status.draining;
+    struct gc_worker before = *w;
     w->has_status = 1;
     w->status_number = ev->status.number;
     w->draining = ev->status.draining;
+    w->refusals_from = c->events;
     memcpy(w->window, ev->status.window, sizeof w->window);
     memset(w->sent_since, 0, sizeof w->sent_since);
-    for (uint32_t i = 0; i < c->cfg.max_slots; i++)
-        gc_slots(c)[i].refused_by &= ~((uint64_t)1 << ev->worker);
-    if (changed)
-        gc_workers_changed(c);
-    else
-        gc_unstick(c, GC_STUCK_ROOM);
+    for (uint8_t k = 0; k < c->cfg.classes.n; k++) {
+        if (ev->status.started_tag[k] != 0)
+            tenant_account_started(gc_account(c), k, ev->status.started_tag[k]);
+    }
+    gc_unstick(c, GC_STUCK_ROOM, GC_UNSTICK_MAX);
+    if (before.draining != w->draining) gc_workers_changed(c, w->draining ? &before : NULL);
+}
+
+/* What a peer sends is not trusted: counters of what we do not know are no counters. */
+void gc_account_event(struct gateway_core *c, const struct gateway_event *ev)
+{
+    const struct gc_worker *w = &gc_workers(c)[ev->worker];
+    if (w->state == GC_DOWN || w->incarnation == 0) return;
+    if (ev->account.tenant >= c->cfg.max_tenants || ev->account.cls >= c->cfg.classes.n) return;
+    tenant_account_seen(gc_account(c), ev->worker, w->incarnation, ev->account.tenant,
+                        ev->account.cls, ev->account.prompt_first, ev->account.output, c->now_ns);
+    gc_retag(c, ev->account.tenant, ev->account.cls);
 }
 
 void gc_send_full(struct gateway_core *c, const struct gateway_event *ev)

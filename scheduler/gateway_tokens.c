@@ -32,6 +32,7 @@ static void gc_deliver(struct gateway_core *c, uint32_t slot, const struct gatew
     s->next += n;
     if (s->next > s->n_ids) s->n_ids = s->next;
     if (n > 0 && s->next > s->n_prompt) s->numerics = gc_workers(c)[s->worker].numerics;
+    gc_tenant_pays(c, slot, ev->tokens.cached);
     struct gateway_action *a = gc_emit(o, GA_DELIVER);
     a->worker = ev->worker;
     a->slot = slot;
@@ -49,7 +50,7 @@ static void gc_come_back(struct gateway_core *c, uint32_t slot, bool refused, st
     gc_ack(c, slot, o);
     s->acked = 0;
     s->has_sub = 0;
-    if (refused) s->refused_by |= (uint64_t)1 << worker;
+    if (refused) gc_refuse(c, s, worker);
     gc_left_worker(c, slot);
     gc_queue(c, slot);
 }
@@ -59,7 +60,7 @@ static void gc_end_badly(struct gateway_core *c, uint32_t slot, enum err_code co
 {
     gc_ack(c, slot, o);
     gc_left_worker(c, slot);
-    gc_slots(c)[slot].state = GC_DONE; /* nothing to cancel any more */
+    gc_slots(c)[slot].state = GC_FREE; /* nothing to cancel any more */
     gc_fail(c, slot, code, o);
 }
 
@@ -76,7 +77,11 @@ static void gc_finish(struct gateway_core *c, uint32_t slot, const struct gatewa
         gc_deliver(c, slot, ev, f, o);
         gc_seat_freed(c, s);
         gc_left_worker(c, slot);
+        tenant_account_learn(gc_account(c), s->tenant, s->cls, s->n_ids - s->n_prompt);
         s->state = GC_DONE;
+        c->done++;
+        gc_set_due(c, slot);
+        gc_attach(c, slot, ev->worker);
         if (!s->durable) gc_ack(c, slot, o);
         return;
     case FINISH_HANDED_BACK:
@@ -105,9 +110,8 @@ static void gc_tokens_sent(struct gateway_core *c, uint32_t slot, const struct g
     struct gc_slot *s = &gc_slots(c)[slot];
     uint64_t end = (uint64_t)ev->tokens.index + ev->tokens.n;
     if (ev->tokens.finish == FINISH_UNKNOWN) { /* the worker lost it: no index, no ACK */
-        uint32_t worker = s->worker;
         s->has_sub = 0;
-        s->refused_by |= (uint64_t)1 << worker;
+        gc_refuse(c, s, s->worker);
         gc_left_worker(c, slot);
         gc_queue(c, slot);
         return;
@@ -125,7 +129,7 @@ static void gc_tokens_sent(struct gateway_core *c, uint32_t slot, const struct g
         gc_link(o, GA_CANCEL, ev->worker, slot, s->sub);
         gc_left_worker(c, slot);
         s->has_sub = 0;
-        s->state = GC_DONE;
+        s->state = GC_FREE; /* with nobody, for the moment */
         if (s->failures++ == 0)
             gc_queue(c, slot);
         else

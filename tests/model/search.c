@@ -13,7 +13,7 @@
 #define DEPTH_MAX 4096
 #define CHOICES_MAX 64
 #define REST_EVENTS_MAX 600 /* a fault-free schedule longer than this never comes to rest */
-#define GATEWAY_BYTES 1536  /* checked at start */
+#define GATEWAY_BYTES 4096  /* checked at start */
 #define WORKER_BYTES 8192
 
 /* Everything a state is, at a fixed address so that the pointers in it stay right. */

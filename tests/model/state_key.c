@@ -85,7 +85,7 @@ static void put_gateway(struct key *k, const struct world *x)
                    (uint64_t)s->failures << 32 | (uint64_t)s->alone << 40);
         put(k, session_of(x, s->worker) | (uint64_t)s->next << 32);
         uint64_t refused = 0;
-        for (uint32_t b = 0; b < 4; b++) refused |= (s->refused_by >> b & 1u) << session_of(x, b);
+        for (uint32_t b = 0; b < 4; b++) refused |= (uint64_t)gc_refused(g, s, b) << session_of(x, b);
         put(k, s->n_ids | refused << 32);
         put_sub(k, s->sub);
         put_process(k, x, s->sub_process);
