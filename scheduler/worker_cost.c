@@ -121,8 +121,10 @@ bool wc_cost_swap_pays(const struct worker_core *c, uint32_t slot)
     uint32_t bt = c->cfg.pool.block_tokens, kept = kvpool_kept(wc_pool(c), s->seq), hit = 0;
     if (wc_has_root(s))
         hit = kvpool_match(wc_pool(c), s->root, wc_ids(c, slot), wc_hit_ids(s));
-    if (kept <= hit) return false; /* the index has it all */
     if (c->cfg.debug_resume != 0) return c->cfg.debug_resume == 1;
+    /* The index has it all: nothing to copy. Still not a fresh start, which gives up what is kept, and
+     * may find no room: then the index loses the blocks too, and all of it is computed again. */
+    if (kept <= hit) return true;
     if (!c->planned) return true;
     struct step_shape compute = {0}, none = {0};
     step_shape_add(&compute, hit, kept - hit, 0);

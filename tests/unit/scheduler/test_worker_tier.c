@@ -240,6 +240,40 @@ START_TEST(test_small_host_tier)
 }
 END_TEST
 
+/* With the prefix cache the blocks of one that was preempted may all be found there as it comes back. A start
+ * that then finds no room must not have given up the copies: the cache loses the blocks next, and all would
+ * be computed again. */
+START_TEST(test_a_failed_start_keeps_the_copies)
+{
+    enum { N = 24 };
+    struct sub_id b[N];
+    cfg.pool.prefix_cache = true;
+    cfg.pool.n_blocks = 65;
+    cfg.min_run = 4;
+    wfix_stop();
+    wfix_start();
+    for (uint64_t i = 0; i < N; i++) {
+        uint32_t n = 8 + (uint32_t)(i * 7 % 30);
+        b[i] = wfix_shared(CLASS_BATCH, 10 + i, 0, 0, n, 80, 1 + i);
+    }
+    for (uint64_t k = 0; k < 60; k++) {
+        wfix_run(40);
+        (void)wfix_shared(CLASS_REALTIME, 100 + k, 0, 0, 8 + (uint32_t)(k % 20), 4, 50 + k);
+    }
+    wfix_run(100000);
+    for (uint32_t i = 0; i < N; i++) {
+        uint32_t n = 8 + i * 7 % 30;
+        wfix_expect_indexes(b[i], n, n + 80);
+    }
+    struct worker_stats st = wfix_stats();
+    uint64_t again = st.account[CLASS_BATCH].recomputed;
+    printf("%llu preemptions, %llu positions computed again\n", (unsigned long long)st.preemptions,
+           (unsigned long long)again);
+    ck_assert_uint_gt(st.preemptions, 8);
+    ck_assert_uint_le(again, st.preemptions * 2 * VW_BT); /* the unclean tails */
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("tier");
@@ -255,5 +289,6 @@ int main(void)
     tcase_add_test(tc, test_victim_by_lost_work);
     tcase_add_test(tc, test_victim_is_not_the_one_in_its_first_chunk);
     tcase_add_test(tc, test_small_host_tier);
+    tcase_add_test(tc, test_a_failed_start_keeps_the_copies);
     return wfix_main("worker_tier", tc);
 }
