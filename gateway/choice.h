@@ -11,6 +11,7 @@
 
 #include "gateway/api_job.h"
 #include "gateway/dispatch.h"
+#include "gateway/usage.h"
 #include "model/stop_match.h"
 
 struct request;
@@ -37,6 +38,7 @@ struct choice {
     enum finish finish;
     uint32_t visible;
     uint64_t first_ns, last_ns;
+    struct usage_mark used;        /* counted once in the usage, over restarts */
     uint32_t charged;              /* most output ids charged to the tenant: never twice after a restart */
 };
 

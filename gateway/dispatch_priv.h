@@ -7,6 +7,7 @@
 
 struct link_session {
     bool used, accepted, synced;
+    bool told, young;              /* STATUS came; the worker started after this gateway */
     uint32_t peer;
     uint64_t name;                 /* hash of the worker's name */
     uint64_t heard_ns, sent_ns, hello_ns;

@@ -18,6 +18,8 @@ struct lanes;      /* gateway/lane.h */
 struct http_server; /* gateway/http.h */
 struct rpc_door;   /* gateway/rpc_door.h */
 struct tenants;    /* gateway/tenants.h */
+struct usage;      /* gateway/usage.h */
+struct budget_file; /* gateway/budget_file.h */
 
 struct gateway {
     const struct settings *settings;
@@ -32,6 +34,8 @@ struct gateway {
     struct http_server *http;
     struct rpc_door *rpc;
     struct tenants *tenants;       /* NULL only in tests: no tenants, no limits */
+    struct usage *usage;           /* NULL only in tests: nothing is counted */
+    struct budget_file *budgets;   /* NULL: a restart forgets what was used and reserved */
     bool draining;                 /* first SIGTERM: /ready 503, new requests 503 */
     uint32_t live_requests;
     uint64_t queue_bytes; /* bodies, ids, scores of all requests: max-queue-bytes bounds it */

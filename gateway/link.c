@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "gateway/usage.h"
 
 #include <string.h>
 
@@ -91,8 +92,17 @@ static bool ids_valid(const struct dispatch *d, const struct msg_tokens_entry *t
     return true;
 }
 
+/* What all of its gateways' work cost the worker. */
+static void count_engine(struct dispatch *d, const struct link_session *s,
+                         const struct msg_tokens *m)
+{
+    usage_engine(d->g->usage, gateway_wall_s(), s->hello.incarnation, s->young, m->accounts,
+                 m->n_accounts);
+}
+
 static void on_tokens(struct dispatch *d, uint32_t i, const struct msg_tokens *m)
 {
+    count_engine(d, &d->sessions[i], m);
     for (uint32_t k = 0; k < m->n; k++) {
         const struct msg_tokens_entry *t = &m->entries[k];
         if (!ids_valid(d, t)) { /* not a worker of this vocabulary, whatever its HELLO said */
@@ -103,6 +113,7 @@ static void on_tokens(struct dispatch *d, uint32_t i, const struct msg_tokens *m
         ev.tokens.index = t->index;
         ev.tokens.n = t->n;
         ev.tokens.finish = t->finish;
+        ev.tokens.cached = t->cached;
         d->entry = t;
         dispatch_event(d, &ev);
         if (!d->sessions[i].used) return;
@@ -112,7 +123,13 @@ static void on_tokens(struct dispatch *d, uint32_t i, const struct msg_tokens *m
 static void on_status(struct dispatch *d, uint32_t i, const struct msg_status *m)
 {
     struct gateway_event ev = {.kind = GE_STATUS, .worker = i};
-    d->sessions[i].status = *m;
+    struct link_session *s = &d->sessions[i];
+    s->status = *m;
+    if (!s->told) { /* one that has done nothing yet is as good as young */
+        int64_t up_s = gateway_wall_s() - d->g->started_wall_s;
+        s->young = m->steps == 0 || (int64_t)(m->uptime_ns / 1000000000u) < up_s;
+    }
+    s->told = true;
     ev.status.number = m->number;
     memcpy(ev.status.window, m->window, sizeof ev.status.window);
     ev.status.free_blocks = m->blocks_free + m->blocks_cached; /* cached ones are room */

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "config/cpulist.h"
+#include "gateway/budget_file.h"
 #include "gateway/dispatch.h"
 #include "gateway/gateway.h"
 #include "gateway/http.h"
@@ -10,6 +11,7 @@
 #include "gateway/rpc_door.h"
 #include "gateway/state_file.h"
 #include "gateway/tenants_watch.h"
+#include "gateway/usage.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -114,11 +116,24 @@ static void pin(const struct settings *s)
     if (cpulist_apply(&own, &e) != 0) log_warn("%s", e.msg);
 }
 
+/* What a restart must know of the process before. Without the file of budgets the gateway serves all the
+ * same: a tenant may then use a second minute's budget after a crash. */
+static int open_books(struct gateway *g, struct err *e)
+{
+    const char *dir = g->settings->state;
+    if (state_file_folder(g, e) != 0 ||
+        usage_create(&g->usage, g->loop, dir, gateway_wall_s(), e) != 0)
+        return -1;
+    struct err why;
+    if (budget_file_open(&g->budgets, dir, &why) != 0) log_warn("%s", why.msg);
+    return 0;
+}
+
 static int open_doors(struct process *p, struct err *e)
 {
     struct gateway *g = &p->g;
-    if (gateway_classes(g, e) != 0 || tenants_create(&g->tenants, g, e) != 0 ||
-        tenants_watch_create(&p->watch, g, e) != 0)
+    if (gateway_classes(g, e) != 0 || open_books(g, e) != 0 ||
+        tenants_create(&g->tenants, g, e) != 0 || tenants_watch_create(&p->watch, g, e) != 0)
         return -1;
     if (lanes_create(&g->lanes, g, e) != 0 || dispatch_create(&g->dispatch, g, NULL, e) != 0)
         return -1;
@@ -136,6 +151,8 @@ static void close_doors(struct process *p)
     dispatch_destroy(&g->dispatch);
     tenants_watch_destroy(&p->watch);
     tenants_destroy(&g->tenants);
+    budget_file_close(&g->budgets);
+    usage_destroy(&g->usage);
 }
 
 static void close_any(uv_handle_t *h, void *arg)

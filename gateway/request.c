@@ -52,6 +52,20 @@ static void count_end(struct request *r, struct choice *c, enum finish finish)
     metrics_choice_end(&r->g->metrics, &m);
 }
 
+/* Into the day's usage of its tenant. */
+static void count(const struct request *r, const struct usage_counts *c)
+{
+    const char *name = r->tenant ? r->tenant->line.name : TENANT_OPEN_NAME;
+    usage_add(r->g->usage, gateway_wall_s(), name, c);
+}
+
+static void count_refusal(const struct request *r, enum err_code code)
+{
+    int status = err_http_status(code);
+    struct usage_counts c = {.refused_limits = status == 429, .refused_server = status >= 500};
+    if (c.refused_limits + c.refused_server > 0) count(r, &c);
+}
+
 /* Nothing more will be made for it: the tenant's room is free again. */
 static void leave_budget(struct request *r)
 {
@@ -69,6 +83,7 @@ static void fail(struct request *r, const struct err *e)
         count_end(r, &r->choices[i], FINISH_FAILED);
     }
     leave_budget(r);
+    count_refusal(r, e->code);
     r->g->metrics.errors[e->code]++;
 }
 
@@ -121,8 +136,12 @@ static void arrive(struct request *r)
         bad = dispatch_arrive(r->g->dispatch, &r->choices[i].seq, &e);
     }
     r->starting = false;
-    if (bad) fail(r, &e);
-    else metrics_request(&r->g->metrics, r->job.params.cls, r->job.params.n);
+    if (bad) {
+        fail(r, &e);
+        return;
+    }
+    metrics_request(&r->g->metrics, r->job.params.cls, r->job.params.n);
+    count(r, &(struct usage_counts){.requests = 1});
 }
 
 static void refuse_budget(struct request *r, const struct budget_verdict *v)
@@ -307,6 +326,17 @@ static void charge_tokens(struct request *r, struct choice *c)
     tenant_charge(r->tenant, &r->share, prompt, output);
 }
 
+/* `n` records from `index` on, ids of the prompt's scores among them. */
+static void count_tokens(struct request *r, struct choice *c, uint32_t index, uint32_t n, bool end)
+{
+    struct usage_counts counts;
+    uint32_t scores = index < c->seq.n_prompt ? c->seq.n_prompt - index : 0;
+    uint32_t fresh = n > scores ? n - scores : 0;
+    if (fresh == 0 && (!end || c->seq.n_out > 0)) return;
+    usage_mark_deliver(&c->used, c->seq.n_prompt, c->seq.cached, c->seq.n_out, fresh, &counts);
+    count(r, &counts);
+}
+
 static void deliver(struct sequence *s, uint32_t index, const struct msg_record *records,
                     uint32_t n, bool logprobs, enum finish finish, uint32_t visible_bytes)
 {
@@ -321,6 +351,7 @@ static void deliver(struct sequence *s, uint32_t index, const struct msg_record 
     }
     note_times(r, c, n);
     charge_tokens(r, c);
+    count_tokens(r, c, index, n, finish != FINISH_NONE);
     if (finish != FINISH_NONE) {
         c->finish = finish;
         c->visible = visible_bytes;

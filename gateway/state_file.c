@@ -23,12 +23,19 @@ static int make_dirs(const char *path)
     return mkdir(part, 0700) != 0 && errno != EEXIST ? -1 : 0;
 }
 
+int state_file_folder(const struct gateway *g, struct err *e)
+{
+    const char *dir = g->settings->state;
+    if (make_dirs(dir) != 0)
+        return err_set(e, ERR_IO, "cannot make the state directory %s: %s", dir, strerror(errno));
+    return 0;
+}
+
 int state_file_write(const struct gateway *g, struct err *e)
 {
     const char *dir = g->settings->state;
     char tmp[SETTINGS_TEXT_MAX + 32], path[SETTINGS_TEXT_MAX + 32];
-    if (make_dirs(dir) != 0)
-        return err_set(e, ERR_IO, "cannot make the state directory %s: %s", dir, strerror(errno));
+    if (state_file_folder(g, e) != 0) return -1;
     snprintf(tmp, sizeof tmp, "%s/gateway.json.tmp", dir);
     snprintf(path, sizeof path, "%s/gateway.json", dir);
     FILE *f = fopen(tmp, "w");

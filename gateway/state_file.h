@@ -8,6 +8,8 @@
 
 #include "gateway/gateway.h"
 
+/* The folder itself, with its parents; before anything is kept in it. */
+int state_file_folder(const struct gateway *g, struct err *e);
 int state_file_write(const struct gateway *g, struct err *e);
 
 #endif

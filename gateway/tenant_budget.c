@@ -2,7 +2,9 @@
  * they are reached. The arithmetic is scheduler/token_budget.h. */
 #include "gateway/tenants_priv.h"
 
+#include "gateway/budget_file.h"
 #include "gateway/class_choice.h"
+#include "gateway/usage.h"
 
 #include <math.h>
 #include <string.h>
@@ -31,6 +33,25 @@ void tenant_set_limits(struct tenant *t, bool fresh)
     else token_budget_limits(&t->budget, &limits);
 }
 
+/* After each change, so that a death at any point leaves no less than is true. */
+static void note(struct tenant *t, struct budget_time at)
+{
+    budget_file_note(t->noted, t->index, t->line.name, at, &t->budget);
+}
+
+void tenant_restore(struct gateway *g, struct tenant *t)
+{
+    struct budget_time at = now();
+    struct usage_counts used;
+    t->noted = g->budgets;
+    usage_find(g->usage, t->line.name, &used);
+    token_budget_spent(&t->budget, at, used.prompt + used.cached, used.output);
+    /* a minute after the start nothing of the last process counts any more, least of all again */
+    if (at.wall_s - g->started_wall_s <= 60)
+        budget_file_restore(g->budgets, t->line.name, at, &t->budget);
+    note(t, at);
+}
+
 /* ---- those who wait */
 
 static void look_at(struct tenant *t)
@@ -39,6 +60,7 @@ static void look_at(struct tenant *t)
     struct budget_verdict v;
     while ((w = token_budget_next(&t->budget, now(), &v)) != NULL) {
         struct tenant_share *s = list_item(w, struct tenant_share, waiter);
+        note(t, now());
         s->ready(s, &v);
     }
 }
@@ -128,13 +150,17 @@ enum tenant_answer tenant_reserve(struct gateway *g, struct tenant *t, struct te
                                   uint64_t prompt, uint64_t output, struct budget_verdict *v)
 {
     if (t == NULL) return TENANT_GO;
-    *v = token_budget_reserve(&t->budget, now(), prompt, output, &s->lease);
-    if (v->why == BUDGET_OK) return TENANT_GO;
+    struct budget_time at = now();
+    *v = token_budget_reserve(&t->budget, at, prompt, output, &s->lease);
+    if (v->why == BUDGET_OK) {
+        note(t, at);
+        return TENANT_GO;
+    }
     if (!may_wait(t, v)) return TENANT_REFUSED;
     s->waiter.lease = &s->lease;
     s->waiter.prompt = prompt;
     s->waiter.output = output;
-    token_budget_wait(&t->budget, now(), &s->waiter);
+    token_budget_wait(&t->budget, at, &s->waiter);
     if (!uv_is_active((uv_handle_t *)&g->tenants->timer))
         uv_timer_start(&g->tenants->timer, on_timer, LOOK_MS, 0);
     return TENANT_WAIT;
@@ -145,14 +171,20 @@ void tenant_charge(struct tenant *t, struct tenant_share *s, uint64_t prompt, ui
     if (t == NULL || !s->lease.held) return;
     if (prompt > s->lease.prompt) prompt = s->lease.prompt;
     if (output > s->lease.output) output = s->lease.output;
-    if (prompt + output > 0) token_budget_charge(&t->budget, now(), &s->lease, prompt, output);
+    if (prompt + output == 0) return;
+    struct budget_time at = now();
+    token_budget_charge(&t->budget, at, &s->lease, prompt, output);
+    note(t, at);
 }
 
 void tenant_settle(struct gateway *g, struct tenant *t, struct tenant_share *s)
 {
     if (t == NULL) return;
     token_budget_unwait(&t->budget, &s->waiter);
-    token_budget_settle(&t->budget, &s->lease);
+    if (s->lease.held) {
+        token_budget_settle(&t->budget, &s->lease);
+        note(t, now());
+    }
     /* not from here: this may be the middle of the dispatcher's own work */
     if (t->budget.n_waiters > 0) tenants_look_soon(g->tenants);
 }

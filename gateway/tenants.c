@@ -146,7 +146,9 @@ static void commit(struct tenants *ts, const struct tenants_load *l, struct tena
         of[i]->line = l->tenants.rows[i];
         of[i]->gone = false;
         tenant_set_limits(of[i], fresh);
-        if (fresh) put(ts, of[i]);
+        if (!fresh) continue;
+        put(ts, of[i]);
+        tenant_restore(ts->g, of[i]);
     }
     add_keys(ts, x, l, of);
     key_index_destroy(&ts->keys);
@@ -190,6 +192,7 @@ static int open_one(struct tenants *ts, struct err *e)
     tenant_line_default(&t->line, TENANT_OPEN_NAME);
     tenant_set_limits(t, true);
     put(ts, t);
+    tenant_restore(ts->g, t);
     return 0;
 }
 

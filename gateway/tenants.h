@@ -30,6 +30,7 @@ struct tenant {
     uint32_t refs;
     bool gone;                     /* in no file any more */
     struct token_budget budget;
+    struct budget_file *noted;     /* the gateway's: each change of the budget is noted there; or NULL */
 };
 
 struct tenants;

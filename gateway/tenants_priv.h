@@ -19,6 +19,8 @@ struct tenants {
 
 /* tenant_budget.c */
 void tenant_set_limits(struct tenant *t, bool fresh);
+/* A new object with its index: what it used and reserved before this process, and paid for today. */
+void tenant_restore(struct gateway *g, struct tenant *t);
 int tenants_timer_open(struct tenants *ts, struct err *e);
 void tenants_timer_close(struct tenants *ts);
 void tenants_look_soon(struct tenants *ts); /* limits were changed, or something ended */

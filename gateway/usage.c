@@ -250,11 +250,11 @@ void usage_mark_deliver(struct usage_mark *m, uint32_t n_prompt, uint32_t cached
     *out = (struct usage_counts){0};
     assert(fresh <= n_out && cached <= n_prompt);
     bool first = fresh == n_out; /* of this run of it: the prompt was computed for it */
-    if (first && fresh > 0 && !m->prompt) {
+    if (first && !m->prompt) {
         m->prompt = true;
         out->prompt = n_prompt - cached;
         out->cached = cached;
-    } else if (first && fresh > 0) {
+    } else if (first) {
         out->wasted_again = n_prompt - cached;
     }
     uint32_t beyond = n_out > m->output ? n_out - m->output : 0;

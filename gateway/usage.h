@@ -46,7 +46,8 @@ void usage_find(const struct usage *u, const char *tenant, struct usage_counts *
 /* How far one choice was ever delivered; zeroed with it, kept over restarts and resubmissions. */
 struct usage_mark { uint32_t output; bool prompt; };
 /* `n_out`: output ids after this delivery, `fresh` of them new in it. Only positions beyond the mark are
- * prompt, cached or output; the rest is wasted_again. */
+ * prompt, cached or output; the rest is wasted_again. Not called without new ids, but for an answer that ends
+ * without any (scores of the prompt). */
 void usage_mark_deliver(struct usage_mark *m, uint32_t n_prompt, uint32_t cached, uint32_t n_out,
                         uint32_t fresh, struct usage_counts *out);
 

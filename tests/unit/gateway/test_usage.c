@@ -178,8 +178,10 @@ START_TEST(test_marks)
             if (out == 0 && fresh > 0) prompts++;
             out += fresh;
             made += fresh;
-            usage_mark_deliver(&m, n_prompt, n_prompt / 2, out, fresh, &c);
-            usage_counts_add(&sum, &c);
+            if (fresh > 0) {
+                usage_mark_deliver(&m, n_prompt, n_prompt / 2, out, fresh, &c);
+                usage_counts_add(&sum, &c);
+            }
             if (out > best) best = out;
             if (out < length && below(10) == 0) out = 0; /* GA_RESTART */
         }
