@@ -37,7 +37,7 @@ static const struct flag flags[] = {
     {"duration", FLAG_REAL, &o.duration, 0.001, 31536000, "S", "only the first S seconds"},
     {"seed", FLAG_INT, &o.seed, 0, 4294967295.0, "N", "of --scale's copies (default 1)"},
     {"class", FLAG_TEXT, &o.unknown, 0, 0, "NAME", "of rows that name none (default realtime)"},
-    {"queue", FLAG_INT, &o.queue, 1, 4000000, "N", "requests a gateway holds (default 16384)"},
+    {"queue", FLAG_INT, &o.queue, 1, 4000000, "N", "requests a gateway holds (default 65536)"},
     {"net-ms", FLAG_REAL, &o.net, 0.001, 100, "MS", "from gateway to worker (default 0.2)"},
     {"set", FLAG_TEXT, &o.set, 0, 0, "CHANGE", "floors, weights, objectives, as --what-if has them"},
     {"what-if", FLAG_TEXT, &o.what_if, 0, 0, "CHANGES", "run again with this changed, and compare"},
@@ -206,7 +206,7 @@ static int run(int argc, char **argv) {
     memset(&o, 0, sizeof(o));
     o.workers = 1;
     o.seed = 1;
-    o.queue = 16384;
+    o.queue = 65536;
     o.net = 0.2;
     o.unknown = "realtime";
     if (flags_parse(&f, argc, argv, &e) != 0)

@@ -57,6 +57,7 @@ static void on_tokens(void *ctx, const struct sim_node_tokens *t) {
                          .node = t->node,
                          .from = t->from,
                          .to = t->to,
+                         .cached = t->cached,
                          .finish = (uint8_t)t->finish,
                          .phase = c->phase};
     sim_mail_put(&c->mail, &m);
@@ -134,6 +135,7 @@ static void mail_event(struct cluster *c) {
     }
     struct sim_node_tokens t = {.node = m.node, .sub = m.sub, .from = m.from, .to = m.to};
     t.finish = (enum finish)m.finish;
+    t.cached = m.cached;
     t.now_ns = c->now_ns;
     sim_gateway_tokens(g, &t, c->now_ns);
 }
@@ -280,6 +282,7 @@ static bool make_gateways(struct cluster *c) {
 static bool make(struct cluster *c) {
     const struct sim_plan *p = c->plan;
     sim_hardware_core(p->hardware, &p->classes, sim_trace_has_prefixes(c->trace), &c->core);
+    c->core.pool.max_accounts = c->trace->n_tenants;
     c->merge = c->trace->n_tenants == 1;
     c->n_gateways = (p->workers + GATEWAY_WORKERS_MAX - 1) / GATEWAY_WORKERS_MAX;
     c->places = mem_array(p->workers, sizeof(*c->places));

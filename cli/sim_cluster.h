@@ -29,7 +29,7 @@ struct sim_plan {
     uint32_t queue;                         /* requests a gateway holds, queued and running */
     uint64_t net_ns;                        /* each way, >= SIM_NET_MIN_NS */
     uint64_t deadline_ns[CLASSES_MAX];      /* counted, not enforced; 0 = none */
-    uint32_t weights[SIM_TRACE_TENANTS_MAX]; /* 0 = 1 */
+    uint32_t weights[SIM_TRACE_TENANTS_MAX]; /* thousandths; 0 = 1000 */
     uint32_t seed;
     bool runs, check;                       /* check: the auditors, now and then */
 };

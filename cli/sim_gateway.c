@@ -25,7 +25,9 @@ static struct gateway_core_config core_config(const struct sim_gateway_config *c
                                     .classes = cfg->plan->classes,
                                     .incarnation = 1,
                                     .no_worker_ns = NO_WORKER_NS,
-                                    .lost_ns = NO_WORKER_NS};
+                                    .lost_ns = NO_WORKER_NS,
+                                    .max_tenants = cfg->trace->n_tenants,
+                                    .out_weight = cfg->core->out_weight};
     return k;
 }
 
@@ -80,7 +82,8 @@ static void send_submit(struct sim_gateway *g, const struct gateway_action *a) {
     w.r.sub = a->sub;
     w.r.request = g->requests[a->slot];
     w.r.cls = r->cls;
-    w.r.tag = w.r.request;
+    w.r.tag = a->tag;
+    w.r.account = r->tenant;
     w.r.n_prompt = r->n_prompt;
     w.r.max_total = a->max_total;
     w.r.n_known = a->from;
@@ -139,8 +142,19 @@ static void handle(struct sim_gateway *g, const struct gateway_event *ev, uint64
     g->tick_ns = gateway_core_next_tick_ns(g->core, now_ns);
 }
 
+static void tell_tenants(struct sim_gateway *g) {
+    for (uint32_t i = 0; i < g->cfg.trace->n_tenants; i++) {
+        struct gateway_event ev = {.kind = GE_TENANT};
+        uint32_t weight = g->cfg.plan->weights[i];
+        ev.tenant.index = i;
+        ev.tenant.weight_permille = weight != 0 ? weight : 1000;
+        handle(g, &ev, 0);
+    }
+}
+
 void sim_gateway_join(struct sim_gateway *g) {
     const struct worker_core_config *c = g->cfg.core;
+    tell_tenants(g);
     for (uint32_t i = 0; i < g->cfg.n_nodes; i++) {
         struct gateway_event hello = {.kind = GE_HELLO, .worker = i};
         hello.hello.name = rand_at(0x5105, g->cfg.first_node + i) | 1u;
@@ -160,7 +174,7 @@ void sim_gateway_join(struct sim_gateway *g) {
 
 void sim_gateway_arrive(struct sim_gateway *g, uint32_t request, uint64_t now_ns) {
     const struct sim_trace_row *r = &g->cfg.trace->rows[request];
-    if (g->n_free == 0) { /* the queue is full */
+    if (g->n_free == 0 || !gateway_core_room(g->core, r->tenant)) { /* the queue is full */
         sim_meter_failed(g->cfg.meter, request);
         return;
     }
@@ -168,6 +182,7 @@ void sim_gateway_arrive(struct sim_gateway *g, uint32_t request, uint64_t now_ns
     g->requests[ev.slot] = request;
     ev.arrived.cls = r->cls;
     ev.arrived.tag = request;
+    ev.arrived.tenant = r->tenant;
     ev.arrived.n_prompt = ev.arrived.n_ids = ev.arrived.from = r->n_prompt;
     ev.arrived.max_total = r->n_prompt + r->n_out;
     handle(g, &ev, now_ns);
@@ -179,6 +194,7 @@ void sim_gateway_tokens(struct sim_gateway *g, const struct sim_node_tokens *t, 
     ev.tokens.index = t->from;
     ev.tokens.n = t->to - t->from;
     ev.tokens.finish = t->finish;
+    ev.tokens.cached = t->cached;
     handle(g, &ev, now_ns);
 }
 

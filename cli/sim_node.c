@@ -13,7 +13,7 @@
 struct node_slot {
     bool used, first_made;
     struct sub_id sub;
-    uint32_t request, n_tokens;
+    uint32_t request, n_tokens, cached;
     uint64_t last_ns; /* of its last token */
 };
 
@@ -129,9 +129,12 @@ static void perform_tokens(struct sim_node *n, const struct worker_action *a) {
                                 .sub = a->sub,
                                 .from = a->from,
                                 .to = a->to,
+                                .cached = a->cached,
                                 .finish = a->finish,
                                 .now_ns = n->now_ns};
     n->changed |= a->finish != FINISH_NONE;
+    if (a->slot != WORKER_SLOT_NONE)
+        n->slots[a->slot].cached = a->cached;
     n->cfg.tokens(n->cfg.ctx, &t);
 }
 
@@ -300,7 +303,7 @@ static void send_run(struct sim_node *n, uint32_t k) {
         for (uint32_t i = 0; i < n->run_spans; i++) {
             const struct node_slot *s = &n->slots[n->run_slots[i]];
             uint32_t from = s->n_tokens + j;
-            struct sim_node_tokens t = {n->cfg.index, s->sub, from, from + 1, FINISH_NONE, at};
+            struct sim_node_tokens t = {n->cfg.index, s->sub, from, from + 1, s->cached, FINISH_NONE, at};
             n->cfg.tokens(n->cfg.ctx, &t);
         }
     }

@@ -21,6 +21,7 @@ struct sim_node_tokens { /* records [from, to) of a submission, by index */
     uint32_t node;
     struct sub_id sub;
     uint32_t from, to;
+    uint32_t cached; /* prompt positions that the first start took from the cache */
     enum finish finish;
     uint64_t now_ns;
 };

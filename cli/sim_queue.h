@@ -12,7 +12,7 @@
 struct sim_mail { /* to a gateway */
     uint64_t at_ns, order;
     struct sub_id sub;
-    uint32_t node, from, to;
+    uint32_t node, from, to, cached;
     uint8_t finish, is_status, phase, pad;
 };
 

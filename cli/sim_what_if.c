@@ -56,9 +56,9 @@ static int set_weight(struct sim_plan *p, const struct sim_trace *t, const struc
     for (uint32_t i = 0; i < t->n_tenants; i++) {
         if (strcmp(t->tenants[i], w->name) != 0)
             continue;
-        if (w->number != floor(w->number) || w->number < 1 || w->number > 65535)
-            return bad(e, text, "a weight is 1 to 65535");
-        p->weights[i] = (uint32_t)w->number;
+        if (w->number < 0.001 || w->number > 65)
+            return bad(e, text, "a weight is 0.001 to 65");
+        p->weights[i] = (uint32_t)lround(w->number * 1000);
         return 0;
     }
     return bad(e, text, "no such tenant in the trace");

@@ -1,7 +1,7 @@
 /* sim_what_if.h - changes to a simulated pool, as words: what `--what-if` and the other flags of `sluice sim` take.
  *
  *   workers=+1, workers=-2, workers=8        more, fewer, so many workers
- *   weight:TENANT=2                          the tenant's weight, 1 to 65535
+ *   weight:TENANT=2                          the tenant's weight, 0.001 to 65; 1 where nothing is said
  *   floor:CLASS=5%                           the class's floor share, 0 to 90 %
  *   deadline:CLASS=900                       seconds from arrival to the end (counted as a promise)
  *   ttft:CLASS=500, tpot:CLASS=50            objectives, ms; 0 = none

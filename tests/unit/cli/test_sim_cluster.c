@@ -309,7 +309,7 @@ START_TEST(test_what_if)
     trace_new(&t, 1, 2);
     ck_assert_int_eq(sim_what_if_apply(&plan, &t, "workers=+2,weight:t1=4,floor:batch=5%", &e), 0);
     ck_assert_uint_eq(plan.workers, 3);
-    ck_assert_uint_eq(plan.weights[1], 4);
+    ck_assert_uint_eq(plan.weights[1], 4000);
     ck_assert_uint_eq(plan.classes.rows[CLASS_BATCH].floor_permille, 50);
     ck_assert_int_eq(sim_what_if_apply(&plan, &t, "deadline:batch=1.5,ttft:realtime=200", &e), 0);
     ck_assert_uint_eq(plan.deadline_ns[CLASS_BATCH], 1500000000u);
