@@ -157,7 +157,7 @@ struct engine_copy {
     uint64_t id;                   /* > 0, unique among live copies; copies and steps are counted apart */
     enum { ENGINE_COPY_BLOCK_TO_HOST, ENGINE_COPY_HOST_TO_BLOCK, ENGINE_COPY_BLOCK_TO_BLOCK } kind;
     uint32_t from, to;             /* block ids or host slots (0 .. host_slots - 1) */
-    uint8_t priority;              /* 0 = swap-in, 1 = checkpoint */
+    uint8_t priority;              /* 0 = somebody waits for it, 1 = checkpoints, and copies back ahead of their time */
     uint64_t after_step;           /* fence; 0 = none */
 };
 
