@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cli/clock.h"
 #include "cli/json_value.h"
+#include "cli/server.h"
 
 #include <assert.h>
 #include <string.h>
@@ -63,7 +64,7 @@ static int send_line(struct batch_run *r, struct batch_slot *s, struct err *e) {
     int rc = 1;
     s->rpc_id = server_new_id(r->server) * r->concurrency + (uint64_t)(s - r->slots);
     if (json_value_put(&body, l.body, e) == 0) {
-        rpc_put_request(&frame, s->rpc_id, l.url, r->cls, &body);
+        server_put_request(&frame, s->rpc_id, l.url, r->cls, &body);
         if (frame.bad)
             err_set(e, ERR_NO_MEMORY, "out of memory");
         else

@@ -279,7 +279,7 @@ static int ask(void) {
     struct err e;
     c.id = server_new_id(&c.server);
     put_body(&body);
-    rpc_put_request(&frame, c.id, "/v1/chat/completions", c.cls, &body);
+    server_put_request(&frame, c.id, "/v1/chat/completions", c.cls, &body);
     chat_stats_start(&c.stats, clock_ms());
     int rc = server_send_wait(&c.server, &frame, &e);
     buf_deinit(&frame);

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -85,6 +86,12 @@ uint64_t server_new_id(struct server *s) {
     return ++s->last_id;
 }
 
+void server_put_request(struct buf *out, uint64_t id, const char *path, const char *cls,
+                        const struct buf *body) {
+    const char *key = getenv("SLUICE_API_KEY");
+    rpc_put_request_as(out, id, path, cls, key != NULL && key[0] != '\0' ? key : NULL, body);
+}
+
 int server_send(struct server *s, const struct buf *encoded) {
     return s->rpc != NULL ? rpc_client_send(s->rpc, encoded) : TRANSPORT_DOWN;
 }
@@ -151,9 +158,9 @@ static bool first_model(const struct value *body, char out[SERVER_MODEL_MAX]) {
 enum server_event server_model(struct server *s, char out[SERVER_MODEL_MAX], struct err *e) {
     struct buf frame = {0}, body = {0};
     struct rpc_msg m;
-    bool found = false;
+    bool found = false, refused = false;
     value_put_map(&body, 0);
-    rpc_put_request(&frame, server_new_id(s), "/v1/models", NULL, &body);
+    server_put_request(&frame, server_new_id(s), "/v1/models", NULL, &body);
     int rc = server_send_wait(s, &frame, e);
     buf_deinit(&body);
     buf_deinit(&frame);
@@ -166,9 +173,17 @@ enum server_event server_model(struct server *s, char out[SERVER_MODEL_MAX], str
         return event;
     if (m.kind == RPC_DONE && m.body != NULL)
         found = first_model(m.body, out);
+    if (m.kind == RPC_ERROR) {
+        char text[256];
+        server_error_text(&m, text, sizeof(text));
+        err_set(e, ERR_UNAUTHORIZED, "%s (the environment's SLUICE_API_KEY is sent)", text);
+        refused = true;
+    }
     rpc_msg_deinit(&m);
     if (found)
         return SERVER_MESSAGE;
+    if (refused) /* 401: the one error that this request can get */
+        return SERVER_TIMEOUT;
     err_set(e, ERR_PROTOCOL, "the server names no model; give one with --model");
     return SERVER_TIMEOUT;
 }

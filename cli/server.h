@@ -34,6 +34,9 @@ int server_open(struct server *s, struct err *e);
 void server_close(struct server *s);
 
 uint64_t server_new_id(struct server *s);
+/* A request with the key of the environment's SLUICE_API_KEY, if any: on the command line others would see it. */
+void server_put_request(struct buf *out, uint64_t id, const char *path, const char *cls,
+                        const struct buf *body);
 /* 0 = taken; TRANSPORT_FULL = read messages first; TRANSPORT_DOWN = lost (server_next tells why). */
 int server_send(struct server *s, const struct buf *encoded);
 /* The same, waiting while FULL; for a connection that has no other request. -1 = lost. */

@@ -115,7 +115,7 @@ static int check_link_times(const struct settings *s, struct err *e) {
 }
 
 /* keys.yaml in the folder of the tenants file. */
-static int place_keys(struct settings *s, struct err *e) {
+int settings_place_keys(struct settings *s, struct err *e) {
     const char *slash = strrchr(s->tenants, '/');
     int folder = slash != NULL ? (int)(slash - s->tenants) + 1 : 0;
     if (s->keys[0] != '\0' || s->tenants[0] == '\0')
@@ -138,7 +138,7 @@ static int check_files(struct settings *s, enum settings_program program, struct
         return -1;
     if (program == SETTINGS_WORKER || s->tenants[0] == '\0')
         return 0;
-    if (place_keys(s, e) != 0 || tenants_file_load(&tenants, s->tenants, &classes, e) != 0)
+    if (settings_place_keys(s, e) != 0 || tenants_file_load(&tenants, s->tenants, &classes, e) != 0)
         return -1;
     tenants_file_deinit(&tenants);
     if (keys_file_load(&keys, s->keys, e) != 0)

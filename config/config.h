@@ -88,6 +88,10 @@ enum settings_action settings_parse_args(struct settings *s, enum settings_progr
  * names and core lists are well-formed. Fills in `name` from the model's file when it is empty. */
 int settings_validate(struct settings *s, enum settings_program program, struct err *e);
 
+/* Where the key hashes are when `keys` says nothing: keys.yaml beside the tenants file. Part of
+ * settings_validate. */
+int settings_place_keys(struct settings *s, struct err *e);
+
 /* Compute threads after "auto": cores this process may use (mask and quota), less one when `shared` (the gateway
  * runs on the same cores) and more than one is left; at least 1. */
 int settings_threads(const struct settings *s, bool shared);
