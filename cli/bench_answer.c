@@ -61,11 +61,12 @@ static void on_event(void *ctx, const char *name, const char *data, size_t n) {
         r->done = true;
         return;
     }
-    json_t *j = json_loadb(data, n, 0, NULL);
+    json_t *j = json_loadb(data, n, JSON_ALLOW_NUL, NULL);
     if (j == NULL)
         snprintf(a->bad, sizeof(a->bad), "an event is no JSON: %.40s", data);
     if (strcmp(name, "error") == 0 || json_object_get(j, "error") != NULL) {
-        const char *text = json_string_value(json_object_get(json_object_get(j, "error"), "message"));
+        const char *text =
+            json_string_value(json_object_get(json_object_get(j, "error"), "message"));
         snprintf(a->bad, sizeof(a->bad), "%s", text != NULL ? text : "an error without a message");
         a->error = true;
     }

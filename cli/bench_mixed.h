@@ -1,13 +1,16 @@
-/* bench_mixed.h - `sluice bench mixed`: does batch work disturb chat, and how much of the spare capacity does it use?
+/* bench_mixed.h - `sluice bench mixed`: does batch work disturb chat, and how much of the spare
+ * capacity does it use?
  *
- * One measurement on one server: arms B A M M A B (B batch alone, A real-time alone, M both), every real-time arm
- * replaying one list of arrivals with fresh ids; then, if asked, a phase with `kill -9` of each process; then every
- * answer of the mixed arms against the same request alone. docs/BENCHMARKS.md says what the figures mean.
- *   isolation = mixed / alone for p50, mean and p99 of time to first token and of each gap between pieces of text
- *   U         = busy share of the worker in the A arms
- *   harvest   = batch tokens/s in M / (batch tokens/s in B x (1 - U)), prompt and output
- * Parts: bench_mixed_plan (what is asked), _arm (one phase), _stats (figures), _check (what must hold), _verify
- * (answers), _kill, _engine (what the engine alone does), _report, _json, _html (what is shown).
+ * One measurement on one server: arms B A M M A B (B batch alone, A real-time alone, M both), every
+ * real-time arm replaying one list of arrivals with fresh ids; then, if asked, a phase with
+ * `kill -9` of each process; then every answer of the mixed arms against the same request alone.
+ *
+ *   isolation  mixed / alone for p50, mean and p99 of time to first token and of each gap
+ *   U          busy share of the worker in the A arms
+ *   harvest    batch tokens/s in M / (batch tokens/s in B x (1 - U)), prompt and output
+ *
+ * Parts: bench_mixed_plan (what is asked), _arm (one phase), _stats (figures), _check (what must
+ * hold), _verify (answers), _kill, _engine (what the engine alone does), _report, _json, _html.
  * Thread: one. Failure: -1 and `e`; ERR_CANCELLED = interrupted.
  */
 #ifndef SLUICE_CLI_BENCH_MIXED_H
@@ -27,7 +30,7 @@ enum mixed_what { MIXED_TTFT, MIXED_GAP, MIXED_E2E, MIXED_WHATS };
 
 struct mixed_options {
     const char *model, *url, *key, *name, *trace, *save_trace, *engine, *html, *batch_tier;
-    const char *const *up_flags;      /* further flags of `sluice up`, after -- */
+    const char *const *up_flags; /* further flags of `sluice up`, after -- */
     uint32_t n_up_flags, requests, seats, keep, batch_in, batch_out, threads, verify, runs, id_low,
         id_high;
     double rate, target, seconds, warm_s, slo_ttft_ms, slo_gap_ms;
@@ -47,10 +50,10 @@ struct mixed_row {
 
 enum mixed_state { MIXED_HELD, MIXED_MISSED, MIXED_NOT_CHECKED };
 struct mixed_check {
-    bool promise;                /* else: a condition without which the run proves nothing */
+    bool promise; /* else: a condition without which the run proves nothing */
     enum mixed_state state;
     const char *name;
-    char text[160];              /* the figure and its bar, or why it was not checked */
+    char text[160]; /* the figure and its bar, or why it was not checked */
 };
 
 struct mixed_counts { /* n of n */
@@ -59,7 +62,7 @@ struct mixed_counts { /* n of n */
 
 /* What the engine alone does, tokens/s; 0 = not measured. */
 struct mixed_engine {
-    double rt_prefill, rt_decode[4];  /* of widths 1, 2, 4, 8 */
+    double rt_prefill, rt_decode[4]; /* of widths 1, 2, 4, 8 */
     double batch_prefill, batch_decode;
     uint32_t batch_width;
 };
@@ -70,23 +73,23 @@ struct mixed_run {
     struct stats_ratio ratios[MIXED_WHATS][STATS_KINDS]; /* ms */
     double u, u_engine;
     struct stats_ratio harvest, harvest_out;
-    double batch_alone, batch_mixed;                     /* tokens/s */
-    struct stats_ratio attained[2];                      /* alone, mixed: share within the objectives */
-    double goodput[2];                                   /* requests/s within them */
-    struct bench_counters mixed;                         /* differences over both M arms */
+    double batch_alone, batch_mixed; /* tokens/s */
+    struct stats_ratio attained[2];  /* alone, mixed: share within the objectives */
+    double goodput[2];               /* requests/s within them */
+    struct bench_counters mixed;     /* differences over both M arms */
     struct mixed_counts rt, batch;
     struct mixed_engine engine;
-    double curves[MIXED_WHATS][2][MIXED_CURVE];          /* quantiles, ms; [1] mixed */
+    double curves[MIXED_WHATS][2][MIXED_CURVE]; /* quantiles, ms; [1] mixed */
     struct mixed_check checks[MIXED_CHECKS_MAX];
     uint32_t n_checks;
-    bool valid, held;            /* every condition; every promise */
+    bool valid, held; /* every condition; every promise */
 };
 
 struct mixed_kill {
     bool done;
     struct arm arm;
     uint32_t realtime, batch, lost, doubled, sent_again, cut, refused;
-    double back_s[2];            /* worker, gateway: from the kill to the next whole answer */
+    double back_s[2]; /* worker, gateway: from the kill to the next whole answer */
     struct mixed_counts answers;
 };
 
@@ -95,9 +98,9 @@ struct mixed {
     struct bench_server server;
     struct http_client *client;
     struct ask_style style;
-    struct plan plan, kill_plan;
+    struct load_plan plan, kill_plan;
     enum mixed_busy busy_by;
-    double idle_busy;            /* < 0 = not measured */
+    double idle_busy; /* < 0 = not measured */
     struct mixed_run runs[MIXED_RUNS_MAX];
     uint32_t n_runs;
     struct mixed_kill kill;
@@ -106,7 +109,8 @@ struct mixed {
     double began_ms, took_s;
 };
 
-/* The whole measurement; figures are in `m` afterwards, also after mixed_deinit's parts: call that last. */
+/* The whole measurement; figures are in `m` afterwards, also after mixed_deinit's parts: call that
+ * last. */
 int mixed_measure(struct mixed *m, struct err *e);
 void mixed_deinit(struct mixed *m);
 
@@ -119,7 +123,8 @@ double mixed_busy(const struct mixed *m, const struct arm *a);
 /* Figures of the six arms of a run. */
 int mixed_figures(struct mixed *m, struct mixed_run *r, struct err *e);
 int mixed_kill_phase(struct mixed *m, struct err *e);
-/* `sluice bench engine` as a process on the worker's core. -1: engine_note says why it is missing. */
+/* `sluice bench engine` as a process on the worker's core. -1: engine_note says why it is missing.
+ */
 int mixed_engine_measure(struct mixed *m, struct mixed_run *r);
 /* Its cost of the A arms' requests / their wall time. */
 double mixed_engine_busy(const struct mixed_run *r);

@@ -18,8 +18,8 @@ static int request_init(struct arm_request *r, struct arm *a, const struct ask *
     *r = (struct arm_request){.arm = a, .ask = *ask};
     if (ask_body(&r->body, a->style, ask) != 0)
         return -1;
-    r->call = (struct http_call){.path = PATH, .body = r->body.p, .n_body = r->body.len,
-                                 .done = on_done, .ctx = r};
+    r->call = (struct http_call){
+        .path = PATH, .body = r->body.p, .n_body = r->body.len, .done = on_done, .ctx = r};
     return 0;
 }
 
@@ -76,7 +76,9 @@ static void on_done(struct http_call *call) {
         over(r);
         return;
     }
-    pause = !refusal ? BROKEN_MS : call->retry_after_s >= 0 ? call->retry_after_s * 1e3 : REFUSED_MS;
+    pause = !refusal                   ? BROKEN_MS
+            : call->retry_after_s >= 0 ? call->retry_after_s * 1e3
+                                       : REFUSED_MS;
     r->due_ms = clock_ms() + (pause < BROKEN_MS ? BROKEN_MS : pause);
 }
 
@@ -90,8 +92,11 @@ static struct arm_request *new_batch(struct arm *a) {
         a->batch = p;
         a->cap_batch = cap;
     }
-    struct ask ask = {true, a->seed, i, ask_length(a->length_seed, 2 * i, a->batch_in),
-                      ask_length(a->length_seed, 2 * i + 1, a->batch_out)};
+    struct ask ask = {true, a->seed, i, a->batch_in, a->batch_out};
+    if (!a->fixed) {
+        ask.n_in = ask_length(a->length_seed, 2 * i, a->batch_in);
+        ask.n_out = ask_length(a->length_seed, 2 * i + 1, a->batch_out);
+    }
     struct arm_request *r = mem_zalloc(sizeof(*r));
     if (r == NULL || request_init(r, a, &ask) != 0) {
         if (r != NULL)
@@ -177,7 +182,7 @@ static int warm(struct arm *a, struct err *e) {
 
 static int play(struct arm *a, struct err *e) {
     double least = a->from_ms + a->seconds * 1e3;
-    double last = a->from_ms + (a->plan != NULL ? plan_length_s(a->plan) * 1e3 : 0);
+    double last = a->from_ms + (a->plan != NULL ? load_plan_length_s(a->plan) * 1e3 : 0);
     uint32_t next = 0;
     while (a->rt_left > 0 || clock_ms() < least) {
         double now = clock_ms(), at = now + 50;

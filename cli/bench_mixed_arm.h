@@ -1,12 +1,14 @@
-/* bench_mixed_arm.h - one phase of load: real-time arrivals on their list, a batch that is never empty, or both.
+/* bench_mixed_arm.h - one phase of load: real-time arrivals on their list, a batch that is never
+ * empty, or both.
  *
- * All requests of a phase are made before it (real-time) or as they are sent (batch: microseconds); replies are only
- * kept, and read when the phase is over (arm_run does it last). The phase begins after `warm_s` of batch alone.
- * It ends when each arrival is answered or ARM_PATIENCE_S after the last one, not before `seconds`;
- * then what runs is cancelled and the server becomes idle.
- * Real-time: one try, what fails is an answer that never came. Batch: a refused or broken request is sent again.
- * With `again` set real-time requests are sent again too, and the phase waits for every batch answer (`--kill`).
- * Thread: one. Failure: -1 and `e` (ERR_CANCELLED = interrupted). Order: set, arm_run, read, arm_deinit.
+ * All requests of a phase are made before it (real-time) or as they are sent (batch: microseconds);
+ * replies are only kept, and read when the phase is over (arm_run does it last). The phase begins
+ * after `warm_s` of batch alone. It ends when each arrival is answered or ARM_PATIENCE_S after the
+ * last one, not before `seconds`; then what runs is cancelled and the server becomes idle.
+ * Real-time: one try, what fails is an answer that never came. Batch: a refused or broken request
+ * is sent again. With `again` set real-time requests are sent again too, and the phase waits for
+ * every batch answer (`--kill`). Thread: one. Failure: -1 and `e` (ERR_CANCELLED = interrupted).
+ * Order: set, arm_run, read, arm_deinit.
  */
 #ifndef SLUICE_CLI_BENCH_MIXED_ARM_H
 #define SLUICE_CLI_BENCH_MIXED_ARM_H
@@ -25,7 +27,7 @@ struct arm_request {
     struct buf body;
     struct http_call call;
     struct answer answer;
-    double due_ms;               /* when it should go (again); 0 = it is out or over */
+    double due_ms; /* when it should go (again); 0 = it is out or over */
     double first_sent_ms;
     uint32_t sends, broken, refused, answers; /* answers: whole ones that came */
     bool over;
@@ -35,17 +37,18 @@ struct arm {
     /* set by the caller */
     struct http_client *client;
     const struct ask_style *style;
-    const struct plan *plan;     /* NULL = no real-time */
-    pid_t worker;                /* 0 = not known */
-    uint32_t keep;               /* batch requests that are out; 0 = none */
+    const struct load_plan *plan; /* NULL = no real-time */
+    pid_t worker;                 /* 0 = not known */
+    uint32_t keep;                /* batch requests that are out; 0 = none */
     uint32_t batch_in, batch_out;
     double warm_s, seconds;
-    uint64_t seed, length_seed;  /* ids are fresh in each arm, batch lengths are not */
+    uint64_t seed, length_seed; /* ids are fresh in each arm, batch lengths are not */
     bool again;
+    bool fixed; /* every batch request has just these lengths */
     /* called each turn while the phase runs, with the seconds since its begin; may be NULL */
     int (*watch)(struct arm *a, double at_s, struct err *e);
     void *ctx;
-    const bool *stop;            /* becomes true: interrupted */
+    const bool *stop; /* becomes true: interrupted */
     /* what came */
     struct arm_request *rt;
     struct arm_request **batch;

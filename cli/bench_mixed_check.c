@@ -1,4 +1,5 @@
-/* bench_mixed_check.c - what must hold: promises, and the conditions without which a run proves nothing. */
+/* bench_mixed_check.c - what must hold: promises, and the conditions without which a run proves
+ * nothing. */
 #include "cli/bench_mixed.h"
 
 #include <math.h>
@@ -46,8 +47,8 @@ static void promises(const struct mixed *m, struct mixed_run *r) {
     double bar = virtual ? 1.02 : 1.05, least = virtual ? 0.98 : 0.95;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const struct stats_ratio *q = &r->ratios[rows[i].what][rows[i].kind];
-        check(r, rows[i].name, true, q->ratio <= bar, "mixed / alone %.3f (%.3f to %.3f), at most %.2f",
-              q->ratio, q->low, q->high, bar);
+        check(r, rows[i].name, true, q->ratio <= bar,
+              "mixed / alone %.3f (%.3f to %.3f), at most %.2f", q->ratio, q->low, q->high, bar);
     }
     check(r, "harvest", true, r->harvest.ratio >= least, "%.3f (%.3f to %.3f), at least %.2f",
           r->harvest.ratio, r->harvest.low, r->harvest.high, least);
@@ -73,13 +74,15 @@ static void arrivals(const struct mixed *m, struct mixed_run *r) {
         else if (w[k].shortest < shortest)
             shortest = w[k].shortest;
     }
-    check(r, "alone arms answered", false, alone == 0, "%u arrivals of the A arms without an answer "
-          "(%u of all arms)", alone, missing);
+    check(r, "alone arms answered", false, alone == 0,
+          "%u arrivals of the A arms without an answer "
+          "(%u of all arms)",
+          alone, missing);
     check(r, "backlog never empty", false, shortest >= 4 * m->o.seats,
           "never fewer than %u batch requests out for %u seats, at least %u", shortest, m->o.seats,
           4 * m->o.seats);
-    check(r, "driver on time", false, late <= LATE_MS, "p99 of its lateness %.2f ms, at most %.0f ms",
-          late, LATE_MS);
+    check(r, "driver on time", false, late <= LATE_MS,
+          "p99 of its lateness %.2f ms, at most %.0f ms", late, LATE_MS);
 }
 
 static void busy(const struct mixed *m, struct mixed_run *r) {
@@ -88,8 +91,8 @@ static void busy(const struct mixed *m, struct mixed_run *r) {
           "worker busy %.3f of the time alone (by %s), %.2f to %.2f", r->u, how[m->busy_by], U_LOW,
           U_HIGH);
     if (m->idle_busy >= 0)
-        check(r, "idle worker", false, m->idle_busy <= IDLE_MOST, "busy %.4f without load, at most %.2f",
-              m->idle_busy, IDLE_MOST);
+        check(r, "idle worker", false, m->idle_busy <= IDLE_MOST,
+              "busy %.4f without load, at most %.2f", m->idle_busy, IDLE_MOST);
     else
         skip(r, "idle worker", "not checked: its processes are not known");
     if (m->kv_tokens > 0)
@@ -110,13 +113,13 @@ static void against_engine(const struct mixed *m, struct mixed_run *r) {
         skip(r, "U against the engine", m->engine_note);
         return;
     }
-    double ideal = 1e3 * (plan_mean_in(&m->plan) / g->rt_prefill + 1 / g->rt_decode[0]);
+    double ideal = 1e3 * (load_plan_mean_in(&m->plan) / g->rt_prefill + 1 / g->rt_decode[0]);
     double ttft = r->ratios[MIXED_TTFT][STATS_P50].alone;
     double in = m->o.batch_in, out = m->o.batch_out;
     double batch = (in + out) / (in / g->batch_prefill + out / g->batch_decode);
     check(r, "baseline TTFT", false, ttft / ideal <= TTFT_OVER_ENGINE,
-          "alone p50 %.2f ms, engine's prefill and one decode %.2f ms: %.2f, at most %.2f", ttft, ideal,
-          ttft / ideal, TTFT_OVER_ENGINE);
+          "alone p50 %.2f ms, engine's prefill and one decode %.2f ms: %.2f, at most %.2f", ttft,
+          ideal, ttft / ideal, TTFT_OVER_ENGINE);
     check(r, "baseline batch", false, r->harvest.alone / batch >= BATCH_OVER_ENGINE,
           "batch alone %.0f tokens/s, engine with %u sequences %.0f: %.2f, at least %.2f",
           r->harvest.alone, g->batch_width, batch, r->harvest.alone / batch, BATCH_OVER_ENGINE);
@@ -131,7 +134,8 @@ void mixed_check_all(struct mixed *m, struct mixed_run *r) {
     r->n_checks = 0;
     promises(m, r);
     check(r, "A arms agree", false, fabs(p / q - 1) <= A_ARMS_APART,
-          "TTFT p99 %.2f and %.2f ms: %.3f apart, at most %.2f", p, q, fabs(p / q - 1), A_ARMS_APART);
+          "TTFT p99 %.2f and %.2f ms: %.3f apart, at most %.2f", p, q, fabs(p / q - 1),
+          A_ARMS_APART);
     arrivals(m, r);
     busy(m, r);
     against_engine(m, r);

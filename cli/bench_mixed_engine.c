@@ -1,5 +1,5 @@
-/* bench_mixed_engine.c - what the engine alone does: `sluice bench engine` on the worker's cores, and what
- * it would take for the requests of the alone arms. */
+/* bench_mixed_engine.c - what the engine alone does: `sluice bench engine` on the worker's cores,
+ * and what it would take for the requests of the alone arms. */
 #include "base/buf.h"
 #include "cli/bench_mixed.h"
 #include "config/cpulist.h"
@@ -34,7 +34,8 @@ static void become(const struct mixed *m, const char *const *argv, int out_fd) {
 }
 
 /* Its JSON object; NULL = it could not be run. */
-static json_t *bench_engine(const struct mixed *m, const char *seqs, uint32_t context, uint32_t prefill) {
+static json_t *bench_engine(const struct mixed *m, const char *seqs, uint32_t context,
+                            uint32_t prefill) {
     char threads[12], ctx[12], pre[12], part[4096];
     struct buf text = {0};
     int ends[2], status = -1;
@@ -42,16 +43,17 @@ static json_t *bench_engine(const struct mixed *m, const char *seqs, uint32_t co
     snprintf(threads, sizeof(threads), "%u", m->o.threads);
     snprintf(ctx, sizeof(ctx), "%u", context);
     snprintf(pre, sizeof(pre), "%u", prefill < 16 ? 16 : prefill);
-    const char *argv[] = {"sluice", "bench", "engine", "--model", m->o.model, "--threads", threads,
-                          "--seqs", seqs, "--context", ctx, "--prefill", pre, "--rounds", "5",
-                          "--json", NULL};
+    const char *argv[] = {"sluice", "bench",    "engine", "--model",   m->o.model, "--threads",
+                          threads,  "--seqs",   seqs,     "--context", ctx,        "--prefill",
+                          pre,      "--rounds", "5",      "--json",    NULL};
     if (pipe2(ends, O_CLOEXEC) != 0)
         return NULL;
     pid_t pid = fork();
     if (pid == 0)
         become(m, argv, ends[1]);
     close(ends[1]);
-    while (pid > 0 && ((got = read(ends[0], part, sizeof(part))) > 0 || (got < 0 && errno == EINTR)))
+    while (pid > 0 &&
+           ((got = read(ends[0], part, sizeof(part))) > 0 || (got < 0 && errno == EINTR)))
         buf_add(&text, part, got > 0 ? (size_t)got : 0);
     close(ends[0]);
     if (pid > 0)
@@ -75,10 +77,10 @@ static double rate(const json_t *j, const char *kind, uint32_t tokens) {
 }
 
 static void measure(struct mixed *m, struct mixed_engine *g) {
-    uint32_t in = (uint32_t)(plan_mean_in(&m->plan) + 0.5), in_least = in < 16 ? 16 : in;
+    uint32_t in = (uint32_t)(load_plan_mean_in(&m->plan) + 0.5), in_least = in < 16 ? 16 : in;
     char width[12];
     snprintf(width, sizeof(width), "%u", g->batch_width);
-    json_t *a = bench_engine(m, WIDTHS, in_least + (uint32_t)plan_mean_out(&m->plan) / 2, in);
+    json_t *a = bench_engine(m, WIDTHS, in_least + (uint32_t)load_plan_mean_out(&m->plan) / 2, in);
     json_t *b = bench_engine(m, width, m->o.batch_in + m->o.batch_out / 2, m->o.batch_in);
     g->rt_prefill = rate(a, "prefill", in_least);
     for (int i = 0; i < 4; i++)
@@ -110,15 +112,17 @@ int mixed_engine_measure(struct mixed *m, struct mixed_run *r) {
     return -1;
 }
 
-/* Seconds of one decode step of `width` sequences: straight between the widths that were measured. */
+/* Seconds of one decode step of `width` sequences: straight between the widths that were measured.
+ */
 static double step_s(const struct mixed_engine *g, double width) {
     int at = width < 2 ? 0 : width < 4 ? 1 : 2;
     double low = 1 << at, t0 = low / g->rt_decode[at], t1 = 2 * low / g->rt_decode[at + 1];
     return t0 + (t1 - t0) * (width - low) / low;
 }
 
-/* Of one arm's requests: prompts at the prefill rate (their first token comes with them), each further token its
- * share of a step as wide as there were streams between their first and last piece at that moment. */
+/* Of one arm's requests: prompts at the prefill rate (their first token comes with them), each
+ * further token its share of a step as wide as there were streams between their first and last
+ * piece at that moment. */
 static double cost_s(const struct mixed_engine *g, const struct arm *a) {
     double cost = 0;
     for (uint32_t i = 0; i < a->plan->n; i++) {

@@ -1,9 +1,10 @@
 /* bench_mixed_kill.c - `kill -9` of worker and gateway, once each, while both classes run.
  *
- * The driver sends again what a dead connection, or a refusal worth another try, left without an answer; it goes
- * on until every request of the phase, batch too, is answered. Lost: never answered. Doubled: more than one whole
- * answer, or one with more tokens than were asked for. A kill waits for the mixed state: real-time and batch
- * requests both in flight, and both processes up (the worker has answered since the kill before). */
+ * The driver sends again what a dead connection, or a refusal worth another try, left without an
+ * answer; it goes on until every request of the phase, batch too, is answered. Lost: never
+ * answered. Doubled: more than one whole answer, or one with more tokens than were asked for. A
+ * kill waits for the mixed state: real-time and batch requests both in flight, and both processes
+ * up (the worker has answered since the kill before). */
 #include "cli/bench_mixed.h"
 #include "cli/clock.h"
 
@@ -11,15 +12,17 @@
 #include <signal.h>
 #include <string.h>
 
-#define KILL_S 12.0        /* of arrivals */
-#define FIRST_S 2.0        /* before the first kill */
-#define BETWEEN_S 2.0      /* served again before the second */
+#define KILL_LEAST_S 5.0 /* of arrivals */
+#define KILL_MOST_S 15.0
+#define FIRST_S 1.0   /* before the first kill */
+#define BETWEEN_S 1.0 /* served again before the second */
 #define GIVE_UP_S 40.0
 #define ARRIVALS_LEAST 24
 
 struct killing {
     struct mixed *m;
-    int step;              /* 0: worker next, 1: worker is coming back, 2: gateway next, 3: coming back, 4: done */
+    int step; /* 0: worker next, 1: worker is coming back, 2: gateway next, 3: coming back, 4: done
+               */
     double killed_ms, back_ms;
     bool missed;
 };
@@ -87,18 +90,28 @@ static void account(struct mixed_kill *k, const struct arm_request *r) {
 int mixed_kill_phase(struct mixed *m, struct err *e) {
     struct killing state = {.m = m};
     struct mixed_kill *k = &m->kill;
-    uint32_t n = (uint32_t)ceil(m->plan.rate * KILL_S);
+    double list_s = load_plan_length_s(&m->plan);
+    list_s = list_s < KILL_LEAST_S ? KILL_LEAST_S : list_s > KILL_MOST_S ? KILL_MOST_S : list_s;
+    uint32_t n = (uint32_t)ceil(m->plan.rate * list_s);
     n = n < ARRIVALS_LEAST ? ARRIVALS_LEAST : n;
     if (m->server.up == 0)
         return err_set(e, ERR_BAD_VALUE, "--kill needs a server of its own: no --url");
-    if (plan_make(&m->kill_plan, m->o.seed ^ 0x1c11u, n, n / KILL_S, e) != 0)
+    if (load_plan_make(&m->kill_plan, m->o.seed ^ 0x1c11u, n, n / list_s, e) != 0)
         return -1;
-    k->arm = (struct arm){.client = m->client, .style = &m->style, .plan = &m->kill_plan,
-                          .worker = m->server.worker, .keep = m->o.seats + 4,
-                          .batch_in = m->o.batch_in, .batch_out = m->o.batch_out,
+    k->arm = (struct arm){.client = m->client,
+                          .style = &m->style,
+                          .plan = &m->kill_plan,
+                          .worker = m->server.worker,
+                          .keep = m->o.seats + 4,
+                          .batch_in = m->o.batch_in,
+                          .batch_out = m->o.batch_out,
                           .warm_s = m->o.warm_s < 1 ? m->o.warm_s : 1,
-                          .seed = m->o.seed ^ 0x1c12u, .length_seed = m->o.seed, .again = true,
-                          .watch = watch, .ctx = &state, .stop = m->o.stop};
+                          .seed = m->o.seed ^ 0x1c12u,
+                          .length_seed = m->o.seed,
+                          .again = true,
+                          .watch = watch,
+                          .ctx = &state,
+                          .stop = m->o.stop};
     if (arm_run(&k->arm, e) != 0)
         return -1;
     k->realtime = k->arm.plan->n;
@@ -110,12 +123,15 @@ int mixed_kill_phase(struct mixed *m, struct err *e) {
     k->arm.ctx = NULL;
     k->arm.watch = NULL;
     if (state.step < 4)
-        return err_set(e, ERR_TIMEOUT, "the kill phase ended before both processes were killed and "
-                                       "back (step %d of 4)", state.step);
+        return err_set(e, ERR_TIMEOUT,
+                       "the kill phase ended before both processes were killed and "
+                       "back (step %d of 4)",
+                       state.step);
     k->done = true;
-    mixed_progress(m, "kill phase: %u lost, %u doubled of %u requests; %u sent again, %u connections "
-                      "cut, %u refusals; back after %.2f and %.2f s", k->lost, k->doubled,
-                   k->realtime + k->batch, k->sent_again, k->cut, k->refused, k->back_s[0],
-                   k->back_s[1]);
+    mixed_progress(m,
+                   "kill phase: %u lost, %u doubled of %u requests; %u sent again, %u connections "
+                   "cut, %u refusals; back after %.2f and %.2f s",
+                   k->lost, k->doubled, k->realtime + k->batch, k->sent_again, k->cut, k->refused,
+                   k->back_s[0], k->back_s[1]);
     return 0;
 }

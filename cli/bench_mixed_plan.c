@@ -16,45 +16,45 @@
 #define OUT_LOW 4
 #define OUT_SPREAD 9 /* 4 to 12 */
 
-int plan_make(struct plan *p, uint64_t seed, uint32_t n, double rate, struct err *e) {
+int load_plan_make(struct load_plan *p, uint64_t seed, uint32_t n, double rate, struct err *e) {
     double at = 0;
-    *p = (struct plan){.rows = mem_array(n, sizeof(*p->rows)), .n = n, .rate = rate};
+    *p = (struct load_plan){.rows = mem_array(n, sizeof(*p->rows)), .n = n, .rate = rate};
     if (p->rows == NULL)
         return err_set(e, ERR_NO_MEMORY, "no memory for %u arrivals", n);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t c = 3 * (uint64_t)i;
         at += -log(1.0 - (double)(rand_at(seed, c) >> 11) * 0x1p-53) / rate;
-        p->rows[i] = (struct plan_row){at, IN_LOW + (uint32_t)(rand_at(seed, c + 1) % IN_SPREAD),
+        p->rows[i] = (struct load_row){at, IN_LOW + (uint32_t)(rand_at(seed, c + 1) % IN_SPREAD),
                                        OUT_LOW + (uint32_t)(rand_at(seed, c + 2) % OUT_SPREAD)};
     }
     return 0;
 }
 
-void plan_deinit(struct plan *p) {
+void load_plan_deinit(struct load_plan *p) {
     mem_free(p->rows);
     p->rows = NULL;
     p->n = 0;
 }
 
-double plan_length_s(const struct plan *p) {
+double load_plan_length_s(const struct load_plan *p) {
     return p->n > 0 ? p->rows[p->n - 1].at_s : 0;
 }
 
-double plan_mean_in(const struct plan *p) {
+double load_plan_mean_in(const struct load_plan *p) {
     double sum = 0;
     for (uint32_t i = 0; i < p->n; i++)
         sum += p->rows[i].n_in;
     return p->n > 0 ? sum / p->n : 0;
 }
 
-double plan_mean_out(const struct plan *p) {
+double load_plan_mean_out(const struct load_plan *p) {
     double sum = 0;
     for (uint32_t i = 0; i < p->n; i++)
         sum += p->rows[i].n_out;
     return p->n > 0 ? sum / p->n : 0;
 }
 
-void plan_set_rate(struct plan *p, double rate) {
+void load_plan_set_rate(struct load_plan *p, double rate) {
     for (uint32_t i = 0; i < p->n; i++)
         p->rows[i].at_s *= p->rate / rate;
     p->rate = rate;
@@ -82,8 +82,10 @@ static int header(struct columns *c, char *line, const char *path, struct err *e
     }
     if (c->arrival >= 0 && c->in >= 0 && c->out >= 0)
         return 0;
-    return err_set(e, ERR_BAD_FILE, "%s: its header names no arrival_ms, input_tokens and "
-                                    "output_tokens", path);
+    return err_set(e, ERR_BAD_FILE,
+                   "%s: its header names no arrival_ms, input_tokens and "
+                   "output_tokens",
+                   path);
 }
 
 static bool number(const char *text, double *out) {
@@ -93,7 +95,7 @@ static bool number(const char *text, double *out) {
 }
 
 /* 1 = a real-time row, 0 = another class, -1 = nonsense. */
-static int row(struct plan_row *r, const struct columns *c, char *line) {
+static int row(struct load_row *r, const struct columns *c, char *line) {
     double v[3] = {-1, -1, -1};
     bool batch = false;
     char *rest = line;
@@ -107,11 +109,11 @@ static int row(struct plan_row *r, const struct columns *c, char *line) {
     }
     if (v[0] < 0 || v[1] < 1 || v[2] < 1 || v[1] > 1e6 || v[2] > 1e6)
         return -1;
-    *r = (struct plan_row){v[0] / 1e3, (uint32_t)v[1], (uint32_t)v[2]};
+    *r = (struct load_row){v[0] / 1e3, (uint32_t)v[1], (uint32_t)v[2]};
     return batch ? 0 : 1;
 }
 
-static int lines(struct plan *p, FILE *f, const char *path, uint32_t max, char *line,
+static int lines(struct load_plan *p, FILE *f, const char *path, uint32_t max, char *line,
                  struct err *e) {
     struct columns c = {0};
     bool begun = false;
@@ -125,11 +127,13 @@ static int lines(struct plan *p, FILE *f, const char *path, uint32_t max, char *
             begun = true;
             continue;
         }
-        struct plan_row r;
+        struct load_row r;
         int kind = row(&r, &c, line);
         if (kind < 0 || (kind > 0 && p->n > 0 && r.at_s < p->rows[p->n - 1].at_s))
-            return err_set(e, ERR_BAD_FILE, "%s line %" PRIu64 " is no row of a trace in order of "
-                                            "time", path, n);
+            return err_set(e, ERR_BAD_FILE,
+                           "%s line %" PRIu64 " is no row of a trace in order of "
+                           "time",
+                           path, n);
         if (kind > 0)
             p->rows[p->n++] = r;
     }
@@ -138,9 +142,9 @@ static int lines(struct plan *p, FILE *f, const char *path, uint32_t max, char *
     return 0;
 }
 
-int plan_read(struct plan *p, const char *path, uint32_t max, struct err *e) {
+int load_plan_read(struct load_plan *p, const char *path, uint32_t max, struct err *e) {
     FILE *f = fopen(path, "re");
-    *p = (struct plan){0};
+    *p = (struct load_plan){0};
     if (f == NULL)
         return err_set(e, ERR_IO, "cannot read %s: %s", path, strerror(errno));
     char *line = mem_alloc(LINE_MAX_BYTES);
@@ -152,16 +156,16 @@ int plan_read(struct plan *p, const char *path, uint32_t max, struct err *e) {
     double first = rc == 0 ? p->rows[0].at_s : 0;
     for (uint32_t i = 0; rc == 0 && i < p->n; i++)
         p->rows[i].at_s -= first;
-    if (rc == 0 && plan_length_s(p) <= 0)
+    if (rc == 0 && load_plan_length_s(p) <= 0)
         rc = err_set(e, ERR_BAD_FILE, "all arrivals of %s are at one time", path);
     if (rc == 0)
-        p->rate = p->n / plan_length_s(p);
+        p->rate = p->n / load_plan_length_s(p);
     else
-        plan_deinit(p);
+        load_plan_deinit(p);
     return rc;
 }
 
-int plan_write(const struct plan *p, const char *path, struct err *e) {
+int load_plan_write(const struct load_plan *p, const char *path, struct err *e) {
     FILE *f = fopen(path, "we");
     if (f == NULL)
         return err_set(e, ERR_IO, "cannot write %s: %s", path, strerror(errno));
@@ -184,8 +188,8 @@ uint32_t ask_length(uint64_t seed, uint64_t i, uint32_t mean) {
 }
 
 static void words(struct buf *out, uint64_t key, uint32_t n) {
-    static const char *const common[] = {"time", "water", "house", "light", "people", "river",
-                                         "work", "music", "paper", "night", "table", "story",
+    static const char *const common[] = {"time",  "water", "house", "light", "people", "river",
+                                         "work",  "music", "paper", "night", "table",  "story",
                                          "stone", "world", "green", "quiet"};
     buf_addc(out, '"');
     for (uint32_t i = 0; i < n; i++)

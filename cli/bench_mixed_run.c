@@ -29,7 +29,8 @@ void mixed_progress(const struct mixed *m, const char *fmt, ...) {
 
 /* ---- the server */
 
-/* First core: worker; second: gateway and driver. More threads: the worker takes the first cores of all. */
+/* First core: worker; second: gateway and driver. More threads: the worker takes the first cores of
+ * all. */
 static void place(const struct mixed *m, char *cpus, size_t cap, bool alone) {
     struct cpulist all, worker = {{0}};
     char list[256];
@@ -62,17 +63,22 @@ int mixed_server_start(struct mixed *m, bool alone, struct err *e) {
     uint32_t n = 0;
     cpulist_allowed(&all);
     place(m, cpus, sizeof(cpus), alone);
-    snprintf(text[0], sizeof(text[0]), "--threads=%d", alone ? cpulist_count(&all) : (int)m->o.threads);
+    snprintf(text[0], sizeof(text[0]), "--threads=%d",
+             alone ? cpulist_count(&all) : (int)m->o.threads);
     snprintf(text[1], sizeof(text[1]), "--max-seqs=%u", m->o.seats);
     snprintf(text[2], sizeof(text[2]), "--kv-tokens=%u", m->kv_tokens);
     snprintf(text[3], sizeof(text[3]), "--engine=%s", m->o.engine);
-    const char *own[] = {"--model", m->o.model, text[0], text[1],
-                         alone ? "--kv-tokens=" ALONE_KV : text[2], text[3], "--log-level=warn"};
+    for (uint32_t i = 0; alone && i < m->o.n_up_flags && n < BENCH_SERVER_FLAGS_MAX / 2; i++)
+        flags[n++] = m->o.up_flags[i]; /* what changes answers (KV type, ...) holds here too */
+    const char *own[] = {
+        "--model", m->o.model,        text[0], text[1], alone ? "--kv-tokens=" ALONE_KV : text[2],
+        text[3],   "--log-level=warn"};
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
         flags[n++] = own[i];
     if (cpus[0] != '\0')
         flags[n++] = cpus;
-    if (strcmp(m->o.engine, "null") == 0 && !alone) { /* as bench_virtual: a step 4 ms, a token 0.65 ms */
+    if (strcmp(m->o.engine, "null") == 0 &&
+        !alone) { /* as bench_virtual: a step 4 ms, a token 0.65 ms */
         flags[n++] = "--null-step-us=4000";
         flags[n++] = "--null-token-us=650";
         flags[n++] = "--null-segments=40";
@@ -139,19 +145,24 @@ static int idle(struct mixed *m, struct err *e) {
 
 /* A short list by itself; its U tells by how much the rate must change. */
 static int try_rate(struct mixed *m, uint32_t n, double *at, struct err *e) {
-    struct plan p = m->plan;
+    struct load_plan p = m->plan;
     p.n = n < p.n ? n : p.n;
-    plan_set_rate(&p, *at); /* rows are shared: m->plan is set again at the end */
+    load_plan_set_rate(&p, *at); /* rows are shared: m->plan is set again at the end */
     m->plan.rate = *at;
-    double own = p.n / plan_length_s(&p);
-    struct arm a = {.client = m->client, .style = &m->style, .plan = &p, .worker = m->server.worker,
-                    .seed = m->o.seed ^ 0xca1b0000u ^ n, .stop = m->o.stop};
+    double own = p.n / load_plan_length_s(&p);
+    struct arm a = {.client = m->client,
+                    .style = &m->style,
+                    .plan = &p,
+                    .worker = m->server.worker,
+                    .seed = m->o.seed ^ 0xca1b0000u ^ n,
+                    .stop = m->o.stop};
     int rc = arm_run(&a, e);
     double u = rc == 0 ? mixed_busy(m, &a) : 0;
     if (rc == 0)
-        mixed_progress(m, "calibration: %u requests at %.2f/s keep the worker busy %.3f", p.n, own, u);
+        mixed_progress(m, "calibration: %u requests at %.2f/s keep the worker busy %.3f", p.n, own,
+                       u);
     if (rc == 0 && u > 0.01) /* the list's own rate, and without the tail: chance taken out */
-        *at *= m->o.target / u * (plan_length_s(&p) / arm_wall_s(&a));
+        *at *= m->o.target / u * (load_plan_length_s(&p) / arm_wall_s(&a));
     arm_deinit(&a);
     return rc;
 }
@@ -163,9 +174,10 @@ static int calibrate(struct mixed *m, struct err *e) {
     if (!m->o.as_recorded && m->o.rate <= 0 &&
         (try_rate(m, FIRST_TRY, &rate, e) != 0 || try_rate(m, second, &rate, e) != 0))
         return -1;
-    plan_set_rate(&m->plan, rate);
-    mixed_progress(m, "%u arrivals at %.3f/s: %.0f s an arm", m->plan.n, rate, plan_length_s(&m->plan));
-    return m->o.save_trace != NULL ? plan_write(&m->plan, m->o.save_trace, e) : 0;
+    load_plan_set_rate(&m->plan, rate);
+    mixed_progress(m, "%u arrivals at %.3f/s: %.0f s an arm", m->plan.n, rate,
+                   load_plan_length_s(&m->plan));
+    return m->o.save_trace != NULL ? load_plan_write(&m->plan, m->o.save_trace, e) : 0;
 }
 
 /* ---- the arms */
@@ -178,8 +190,8 @@ static void show(const struct mixed *m, const struct mixed_run *r, int k, const 
     char text[200];
     int n = snprintf(text, sizeof(text), "arm %s: %.1f s", name, arm_wall_s(a));
     if (a->plan != NULL)
-        n += snprintf(text + n, sizeof(text) - (size_t)n, ", %u of %u answered, busy %.3f", answered,
-                      a->plan->n, mixed_busy(m, a));
+        n += snprintf(text + n, sizeof(text) - (size_t)n, ", %u of %u answered, busy %.3f",
+                      answered, a->plan->n, mixed_busy(m, a));
     if (a->n_batch > 0)
         snprintf(text + n, sizeof(text) - (size_t)n, ", batch %.1f tokens/s",
                  arm_batch_tokens(a, a->from_ms, a->to_ms, true) / arm_wall_s(a));
@@ -234,8 +246,8 @@ static int after(struct mixed *m, struct err *e) {
 
 int mixed_measure(struct mixed *m, struct err *e) {
     m->began_ms = clock_ms();
-    int rc = m->o.trace != NULL ? plan_read(&m->plan, m->o.trace, m->o.requests, e)
-                                : plan_make(&m->plan, m->o.seed, m->o.requests, 1, e);
+    int rc = m->o.trace != NULL ? load_plan_read(&m->plan, m->o.trace, m->o.requests, e)
+                                : load_plan_make(&m->plan, m->o.seed, m->o.requests, 1, e);
     if (rc != 0 || open_server(m, e) != 0)
         return -1;
     m->style = (struct ask_style){m->model, m->o.id_low, m->o.id_high, m->o.words, m->o.batch_tier};
@@ -258,6 +270,6 @@ void mixed_deinit(struct mixed *m) {
             arm_deinit(&m->runs[i].arms[k]);
     arm_deinit(&m->kill.arm);
     mixed_server_stop(m);
-    plan_deinit(&m->plan);
-    plan_deinit(&m->kill_plan);
+    load_plan_deinit(&m->plan);
+    load_plan_deinit(&m->kill_plan);
 }

@@ -1,4 +1,5 @@
-/* bench_mixed_stats.c - figures of a run: waits, ratios, harvest, attainment (see bench_mixed.h). */
+/* bench_mixed_stats.c - figures of a run: waits, ratios, harvest, attainment (see bench_mixed.h).
+ */
 #include "base/hash.h"
 #include "base/mem.h"
 #include "cli/bench_mixed.h"
@@ -70,8 +71,11 @@ static void count(struct mixed_row *w, const struct arm *a) {
 }
 
 static void row(const struct mixed *m, struct mixed_row *w, const struct arm *a, const char *name) {
-    *w = (struct mixed_row){.name = name, .wall_s = arm_wall_s(a), .busy = mixed_busy(m, a),
-                            .late_p99_ms = a->late_p99_ms, .shortest = a->shortest};
+    *w = (struct mixed_row){.name = name,
+                            .wall_s = arm_wall_s(a),
+                            .busy = mixed_busy(m, a),
+                            .late_p99_ms = a->late_p99_ms,
+                            .shortest = a->shortest};
     count(w, a);
     if (a->n_batch > 0) {
         w->batch_tok_s = arm_batch_tokens(a, a->from_ms, a->to_ms, true) / w->wall_s;
@@ -104,7 +108,8 @@ static int latencies(struct mixed *m, struct mixed_run *r, enum mixed_what what)
         rc = waits_of(&w[k], &r->arms[arms[k]], what) != 0 ||
              stats_pooled(r->rows[arms[k]].waits[what], one, 1) != 0;
     }
-    rc = rc != 0 || stats_ratios(r->ratios[what], alone, mixed, 2, m->o.seed + (uint64_t)what) != 0 ||
+    rc = rc != 0 ||
+         stats_ratios(r->ratios[what], alone, mixed, 2, m->o.seed + (uint64_t)what) != 0 ||
          curve(r->curves[what][0], alone) != 0 || curve(r->curves[what][1], mixed) != 0;
     for (int k = 0; k < 4; k++)
         stats_waits_deinit(&w[k]);
@@ -112,7 +117,8 @@ static int latencies(struct mixed *m, struct mixed_run *r, enum mixed_what what)
 }
 
 /* Batch tokens/s of each second of two arms, for the interval: neighbours belong together. */
-static uint32_t rates(double *out, uint32_t cap, const struct arm *a, const struct arm *b, bool prompts) {
+static uint32_t rates(double *out, uint32_t cap, const struct arm *a, const struct arm *b,
+                      bool prompts) {
     uint32_t n = 0;
     for (int k = 0; k < 2; k++) {
         const struct arm *x = k == 0 ? a : b;
@@ -132,7 +138,8 @@ static int harvest(struct mixed *m, struct mixed_run *r, struct stats_ratio *out
     const struct mixed_row *w = r->rows;
     struct arm *a = r->arms;
     uint32_t cap = (uint32_t)(w[MIXED_B1].wall_s + w[MIXED_B2].wall_s + w[MIXED_M1].wall_s +
-                              w[MIXED_M2].wall_s) + 4;
+                              w[MIXED_M2].wall_s) +
+                   4;
     double *v = mem_array(2 * (size_t)cap, sizeof(*v));
     if (v == NULL)
         return -1;

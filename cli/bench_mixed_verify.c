@@ -46,8 +46,8 @@ static int compare(struct mixed *m, struct mixed_counts *n, const struct arm_req
 }
 
 /* `most` of the whole batch answers, spread over all of them. */
-static int compare_batch(struct mixed *m, struct mixed_counts *n, const struct arm *a, uint32_t most,
-                         struct err *e) {
+static int compare_batch(struct mixed *m, struct mixed_counts *n, const struct arm *a,
+                         uint32_t most, struct err *e) {
     uint32_t whole = 0, seen = 0;
     for (uint32_t i = 0; i < a->n_batch; i++)
         whole += a->batch[i]->answer.whole;
@@ -72,8 +72,11 @@ static int verify_run(struct mixed *m, struct mixed_run *r, struct err *e) {
         if (compare_batch(m, &r->batch, a, m->o.verify / 2, e) != 0)
             return -1;
     }
-    mixed_progress(m, "compared with the same request alone: real-time %u of %u identical, batch %u of "
-                      "%u", r->rt.same, r->rt.compared, r->batch.same, r->batch.compared);
+    mixed_progress(
+        m,
+        "compared with the same request alone: real-time %u of %u identical, batch %u of "
+        "%u",
+        r->rt.same, r->rt.compared, r->batch.same, r->batch.compared);
     return 0;
 }
 

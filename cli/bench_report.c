@@ -1,32 +1,11 @@
 /* bench_report.c - see bench_report.h. */
 #include "cli/bench_report.h"
+#include "cli/bench_machine.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #define MB 1e-6
-
-static void date_of_today(char out[16]) {
-    struct tm t;
-    time_t now = time(NULL);
-    gmtime_r(&now, &t);
-    strftime(out, 16, "%Y-%m-%d", &t);
-}
-
-/* "model name" of the first processor; "" where the system does not say. */
-static void cpu_name(char *out, size_t cap) {
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "re");
-    out[0] = '\0';
-    while (f != NULL && out[0] == '\0' && fgets(line, sizeof(line), f) != NULL) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) == 0 && colon != NULL)
-            snprintf(out, cap, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-    }
-    if (f != NULL)
-        fclose(f);
-}
 
 static void cell(FILE *f, double v, const char *fmt, int width) {
     char text[32] = "-";
@@ -80,8 +59,8 @@ static void rate(FILE *f, const char *name, const struct bench_samples *s, const
 
 void bench_report_table(const struct bench_engine *b, FILE *f) {
     char date[16], cpu[128];
-    date_of_today(date);
-    cpu_name(cpu, sizeof(cpu));
+    bench_date(date);
+    bench_cpu_name(cpu, sizeof(cpu));
     fprintf(f, "%s, %s, %s, %s KV; %s; weights %.1f MB a step, opened in %.2f s\n", date,
             b->model.name, b->setups[0].drive.limits->family,
             b->kv_type == ENGINE_KV_INT8 ? "int8" : "f16", cpu, b->work.weight_bytes * MB,
@@ -146,8 +125,8 @@ static json_t *case_json(const struct bench_case *c) {
 
 json_t *bench_report_json(const struct bench_engine *b) {
     char date[16], cpu[128];
-    date_of_today(date);
-    cpu_name(cpu, sizeof(cpu));
+    bench_date(date);
+    bench_cpu_name(cpu, sizeof(cpu));
     json_t *rates = json_array(), *cases = json_array();
     for (uint32_t t = 0; t < b->threads.n; t++)
         json_array_append_new(rates, json_pack("{s:i,s:o,s:o,s:o}", "threads",

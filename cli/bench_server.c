@@ -26,7 +26,8 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return 0;
 }
 
-/* In the new process: `sluice up` in a group of its own (Ctrl-C is ours to handle), its log into a file. */
+/* In the new process: `sluice up` in a group of its own (Ctrl-C is ours to handle), its log into a
+ * file. */
 static void become(char **argv, int out_fd, const char *dir, pid_t parent) {
     char log[96];
     sigset_t none;
@@ -48,9 +49,16 @@ static void become(char **argv, int out_fd, const char *dir, pid_t parent) {
 }
 
 static int spawn(struct bench_server *s, const char *const *flags, struct err *e) {
-    const char *argv[BENCH_SERVER_FLAGS_MAX + 16] = {
-        "sluice", "up", "--http", "127.0.0.1:0", "--rpc", "tcp://127.0.0.1:0",
-        "--workers-endpoint", "tcp://127.0.0.1:0", "--state", s->dir};
+    const char *argv[BENCH_SERVER_FLAGS_MAX + 16] = {"sluice",
+                                                     "up",
+                                                     "--http",
+                                                     "127.0.0.1:0",
+                                                     "--rpc",
+                                                     "tcp://127.0.0.1:0",
+                                                     "--workers-endpoint",
+                                                     "tcp://127.0.0.1:0",
+                                                     "--state",
+                                                     s->dir};
     int ends[2], n = 10;
     for (int i = 0; flags[i] != NULL && i < BENCH_SERVER_FLAGS_MAX; i++)
         argv[n++] = flags[i];
@@ -254,11 +262,13 @@ int bench_server_model(struct http_client *c, char *out, size_t cap, struct err 
     struct http_call call = {.path = "/v1/models"};
     int rc = http_client_wait(c, &call, 10e3, e);
     json_t *j = rc == 0 ? json_loadb(call.reply.p, call.reply.len, 0, NULL) : NULL;
-    const char *id = json_string_value(
-        json_object_get(json_array_get(json_object_get(j, "data"), 0), "id"));
+    const char *id =
+        json_string_value(json_object_get(json_array_get(json_object_get(j, "data"), 0), "id"));
     if (rc == 0 && (id == NULL || strlen(id) >= cap))
-        rc = err_set(e, ERR_PROTOCOL, "the server names no model at /v1/models (status %d); give one "
-                                      "with --name", call.status);
+        rc = err_set(e, ERR_PROTOCOL,
+                     "the server names no model at /v1/models (status %d); give one "
+                     "with --name",
+                     call.status);
     else if (rc == 0)
         snprintf(out, cap, "%s", id);
     json_decref(j);

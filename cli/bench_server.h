@@ -1,9 +1,11 @@
-/* bench_server.h - the server under measurement: one started here with `sluice up`, or one that is there already.
+/* bench_server.h - the server under measurement: one started here with `sluice up`, or one that is
+ * there already.
  *
- * An own server runs on free ports with a state directory of its own that is removed at the end; its processes are
- * found below `up`, which starts them again when they die. Its log goes to a file in that directory.
- * Order: start (or attach), read, stop. Thread: main only (`up` dies with the thread that started it).
- * Failure: -1 and `e`. CPU times: seconds of the process so far, by its own clock (nanoseconds).
+ * An own server runs on free ports with a state directory of its own that is removed at the end;
+ * its processes are found below `up`, which starts them again when they die. Its log goes to a file
+ * in that directory. Order: start (or attach), read, stop. Thread: main only (`up` dies with the
+ * thread that started it). Failure: -1 and `e`. CPU times: seconds of the process so far, by its
+ * own clock (nanoseconds).
  */
 #ifndef SLUICE_CLI_BENCH_SERVER_H
 #define SLUICE_CLI_BENCH_SERVER_H
@@ -17,14 +19,14 @@
 
 struct bench_server {
     char url[HTTP_URL_MAX], model[256];
-    pid_t up, gateway, worker;   /* 0 = not known (a server elsewhere) */
-    char dir[64];                /* state directory; "" = not ours */
-    int out_fd;                  /* its stdout: open as long as it lives, it says READY again and again */
+    pid_t up, gateway, worker; /* 0 = not known (a server elsewhere) */
+    char dir[64];              /* state directory; "" = not ours */
+    int out_fd; /* its stdout: open as long as it lives, it says READY again and again */
 };
 
 /* Counters of GET /metrics; those a server does not have stay 0. */
 struct bench_counters {
-    bool known;                  /* the server has our names */
+    bool known; /* the server has our names */
     double running, waiting, parks, drops, preemptions, swap_ins, recomputes, steps, busy_s,
         resubmits, cache_hits, errors, aborted;
 };

@@ -163,7 +163,7 @@ void stats_mean_interval(struct stats_ratio *out, const double *v, uint32_t n, u
 }
 
 void stats_means_ratio(struct stats_ratio *out, const double *x, uint32_t n_x, const double *y,
-                      uint32_t n_y, uint32_t block, uint64_t seed) {
+                       uint32_t n_y, uint32_t block, uint64_t seed) {
     double samples[STATS_SAMPLES];
     for (uint32_t s = 0; s < STATS_SAMPLES; s++)
         samples[s] = drawn_mean(x, n_x, block, rand_at(seed, 2 * (uint64_t)s)) /

@@ -1,9 +1,9 @@
 /* bench_stats.h - quantiles of waits, and mixed / alone of paired arms with a bootstrap interval.
  *
- * Arms that are compared replay one list of arrivals, so arrival i of the alone arms and of the mixed arms belong
- * together: a bootstrap sample draws arrivals with replacement and takes all waits of each from all arms.
- * INFINITY is a wait like others (a request without an answer). Pure: draws are a function of the seed.
- * Failure: -1 = no memory.
+ * Arms that are compared replay one list of arrivals, so arrival i of the alone arms and of the
+ * mixed arms belong together: a bootstrap sample draws arrivals with replacement and takes all
+ * waits of each from all arms. INFINITY is a wait like others (a request without an answer). Pure:
+ * draws are a function of the seed. Failure: -1 = no memory.
  */
 #ifndef SLUICE_CLI_BENCH_STATS_H
 #define SLUICE_CLI_BENCH_STATS_H
@@ -27,7 +27,8 @@ void stats_waits_deinit(struct stats_waits *w);
 void stats_waits_add(struct stats_waits *w, uint32_t arrival, double wait);
 
 void stats_sort(double *v, size_t n);
-double stats_quantile(const double *sorted, size_t n, double q); /* between neighbours; 0 when empty */
+double stats_quantile(const double *sorted, size_t n,
+                      double q); /* between neighbours; 0 when empty */
 /* All kinds at once; sorts v. */
 void stats_of(double out[STATS_KINDS], double *v, size_t n);
 /* Of several arms' waits taken together. -1 = no memory. */
@@ -44,6 +45,6 @@ void stats_mean_interval(struct stats_ratio *out, const double *v, uint32_t n, u
                          uint64_t seed);
 /* mean(x) / mean(y), each drawn for itself in blocks. */
 void stats_means_ratio(struct stats_ratio *out, const double *x, uint32_t n_x, const double *y,
-                      uint32_t n_y, uint32_t block, uint64_t seed);
+                       uint32_t n_y, uint32_t block, uint64_t seed);
 
 #endif

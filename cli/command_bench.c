@@ -1,5 +1,6 @@
-/* command_bench.c - `sluice bench engine`: tokens/s of the engine alone. */
+/* command_bench.c - `sluice bench`: its words, and `engine`: tokens/s of the engine alone. */
 #include "base/buf.h"
+#include "cli/bench_commands.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
@@ -36,7 +37,7 @@ static const struct flag flags[] = {
 };
 #define FLAGS (sizeof(flags) / sizeof(flags[0]))
 
-static void help(FILE *f) {
+static void engine_help(FILE *f) {
     fprintf(f,
             "Usage: sluice bench engine --model FILE [FLAGS]\n\n"
             "Measures the engine alone, without a server: prefill, decoding by several sequences "
@@ -102,9 +103,8 @@ static int measure(void) {
     return code;
 }
 
-static int run(int argc, char **argv) {
-    const char *words[1];
-    struct flags f = {flags, FLAGS, words, 0, 1, false};
+static int engine(int argc, char **argv) {
+    struct flags f = {flags, FLAGS, NULL, 0, 0, false};
     struct err e;
     memset(&o, 0, sizeof(o));
     o.threads = "1,2";
@@ -113,13 +113,11 @@ static int run(int argc, char **argv) {
     o.prefill = 512;
     o.rounds = 5;
     if (flags_parse(&f, argc, argv, &e) != 0)
-        return command_usage("bench", "%s", e.msg);
+        return command_usage("bench engine", "%s", e.msg);
     if (f.help) {
-        help(stdout);
+        engine_help(stdout);
         return CLI_OK;
     }
-    if (f.n_words == 0 || strcmp(words[0], "engine") != 0)
-        return command_usage("bench", "say what to measure: sluice bench engine --model FILE");
     if (o.model == NULL)
         return command_usage("bench engine", "--model FILE is missing");
     if (take_lists(&e) != 0)
@@ -127,4 +125,30 @@ static int run(int argc, char **argv) {
     return measure();
 }
 
-const struct command command_bench = {"bench", "speed of the engine on this machine", run, help};
+static void help(FILE *f) {
+    fprintf(f, "Usage: sluice bench WORD [FLAGS]\n\n"
+               "  engine    tokens/s of the engine alone, beside what bounds it\n"
+               "  mixed     chat beside a full batch: isolation, harvest, identical answers, kill -9\n"
+               "  knee      throughput against latency at rising concurrency, and the batch size to take\n\n"
+               "`sluice bench WORD --help` says more. On a machine that does other work the figures are its, not "
+               "ours.\n");
+    command_exit_codes(f);
+}
+
+static int run(int argc, char **argv) {
+    static const struct {
+        const char *word;
+        int (*run)(int argc, char **argv);
+    } words[] = {{"engine", engine}, {"mixed", bench_mixed_command}, {"knee", bench_knee_command}};
+    for (size_t i = 0; argc > 1 && i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(argv[1], words[i].word) == 0)
+            return words[i].run(argc - 1, argv + 1);
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        help(stdout);
+        return CLI_OK;
+    }
+    return command_usage("bench", "say what to measure: sluice bench engine, mixed or knee, then --help");
+}
+
+const struct command command_bench = {"bench", "speed: the engine, chat beside batch, the knee", run,
+                                      help};

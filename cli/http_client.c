@@ -272,8 +272,9 @@ int http_client_create(struct http_client **out, const char *url, const char *ke
     (void)url;
     (void)key;
     *out = NULL;
-    return err_set(e, ERR_UNSUPPORTED, "this program was built without libcurl; install its headers "
-                                       "and build again");
+    return err_set(e, ERR_UNSUPPORTED,
+                   "this program was built without libcurl; install its headers "
+                   "and build again");
 }
 
 void http_client_destroy(struct http_client **c) {
@@ -307,7 +308,8 @@ int http_client_wait(struct http_client *c, struct http_call *call, double timeo
         http_client_turn(c, until);
     if (call->running) {
         http_client_cancel(c, call);
-        return err_set(e, ERR_TIMEOUT, "no reply to %s within %.0f s", call->path, timeout_ms / 1e3);
+        return err_set(e, ERR_TIMEOUT, "no reply to %s within %.0f s", call->path,
+                       timeout_ms / 1e3);
     }
     if (!call->complete)
         return err_set(e, ERR_IO, "%s: %s", call->path, call->error);

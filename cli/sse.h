@@ -1,10 +1,11 @@
 /* sse.h - server-sent events: bytes in any cuts, whole events out.
  *
- * Follows the WHATWG text: lines end in LF, CR or CRLF; "data:" lines of one event are joined by LF, one space
- * after the colon is no part of the value; lines that begin with a colon say nothing; a blank line ends the event;
- * an event without data is none; what the stream's end cuts off is none.
- * Order: sse_init, sse_push as bytes come, sse_deinit. Thread: one owner. The texts given to `event` live
- * until it returns. Failure: -1 = no memory, or a line over SSE_LINE_MAX bytes; push no more then.
+ * Follows the WHATWG text: lines end in LF, CR or CRLF; "data:" lines of one event are joined by
+ * LF, one space after the colon is no part of the value; lines that begin with a colon say nothing;
+ * a blank line ends the event; an event without data is none; what the stream's end cuts off is
+ * none. Order: sse_init, sse_push as bytes come, sse_deinit. Thread: one owner. The texts given to
+ * `event` live until it returns. Failure: -1 = no memory, or a line over SSE_LINE_MAX bytes; push
+ * no more then.
  */
 #ifndef SLUICE_CLI_SSE_H
 #define SLUICE_CLI_SSE_H
