@@ -138,8 +138,11 @@ static int read_limits(struct api_params *p, const json_t *o, const struct api_r
                              "'min_tokens' (%lld) is larger than max_tokens (%lld).",
                              (long long)p->min_tokens, (long long)p->max_tokens);
     }
-    int64_t priority;
-    return api_int(o, "priority", INT64_MIN, INT64_MAX, &priority, e) < 0 ? -1 : 0;
+    int64_t priority = 0;
+    if (api_int(o, "priority", INT64_MIN, INT64_MAX, &priority, e) < 0) return -1;
+    /* smaller is sooner, as vLLM has it; the scheduler counts the other way */
+    p->priority = (int8_t)(priority < -7 ? 7 : priority > 8 ? -8 : -priority);
+    return 0;
 }
 
 static int read_sampling(struct api_params *p, const json_t *o, struct err *e)

@@ -29,6 +29,7 @@ struct api_params {
     struct msg_bias *bias; uint32_t n_bias;                    /* owned */
     char *cache_salt; uint32_t n_cache_salt;                   /* owned; NULL = none */
     uint8_t cls;
+    int8_t priority;               /* among the tenant's own: -8 .. 7, larger first */
     char tier[16];                 /* service_tier to echo, "" = not asked */
 };
 

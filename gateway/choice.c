@@ -47,6 +47,7 @@ void choice_init(struct choice *c, struct request *r, uint32_t index,
     c->seq.slot = UINT32_MAX;
     c->seq.prompt = prompt->ids.ids;
     c->seq.n_prompt = (uint32_t)prompt->ids.n;
+    c->seq.priority = params->priority;
     fill_submit(c, params, prompt, seed);
     uint64_t total = (uint64_t)c->seq.n_prompt + (uint64_t)params->max_tokens;
     c->seq.submit.max_total = UINT32_MAX;

@@ -137,6 +137,7 @@ static int open_doors(struct process *p, struct err *e)
         return -1;
     if (lanes_create(&g->lanes, g, e) != 0 || dispatch_create(&g->dispatch, g, NULL, e) != 0)
         return -1;
+    tenants_meet_dispatch(g->tenants);
     if (http_create(&g->http, g, e) != 0 || rpc_door_create(&g->rpc, g, e) != 0) return -1;
     return state_file_write(g, e);
 }

@@ -93,11 +93,13 @@ static void set_no_memory(struct err *e)
 }
 
 /* The name roots the prefix cache, so no tenant finds another's blocks. */
-static void fill_tenant(const struct request *r, struct msg_submit *s)
+static void fill_tenant(const struct request *r, struct sequence *q)
 {
+    struct msg_submit *s = &q->submit;
     if (r->tenant == NULL) return;
     _Static_assert(TENANT_NAME_BYTES <= MSG_NAME_MAX, "a tenant's name fits the link");
     memcpy(s->tenant, r->tenant->line.name, sizeof r->tenant->line.name);
+    q->tenant = r->tenant->index;
     s->kv_quota = (uint32_t)r->tenant->line.kv_quota;
 }
 
@@ -121,7 +123,7 @@ static int make_choices(struct request *r, struct err *e)
         const struct api_prompt *prompt = &r->job.prompts[i / p->n];
         choice_init(&r->choices[i], r, i, p, prompt, rand_at(seed, i % p->n), r->g->limits.n_ctx);
         r->choices[i].seq.ops = &ops;
-        fill_tenant(r, &r->choices[i].seq.submit);
+        fill_tenant(r, &r->choices[i].seq);
     }
     return 0;
 }
@@ -131,6 +133,9 @@ static void arrive(struct request *r)
 {
     struct err e;
     int bad = 0;
+    if (tenant_queue_full(r->g, r->tenant, r->n_choices))
+        bad = err_set(&e, ERR_RATE_REQUESTS, "%lld requests of this key's tenant wait already.",
+                      (long long)r->tenant->line.queue_room);
     r->starting = true;
     for (uint32_t i = 0; bad == 0 && i < r->n_choices; i++) {
         bad = dispatch_arrive(r->g->dispatch, &r->choices[i].seq, &e);

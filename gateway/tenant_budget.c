@@ -4,6 +4,7 @@
 
 #include "gateway/budget_file.h"
 #include "gateway/class_choice.h"
+#include "gateway/dispatch.h"
 #include "gateway/usage.h"
 
 #include <math.h>
@@ -69,6 +70,7 @@ static void on_timer(uv_timer_t *timer)
 {
     struct tenants *ts = timer->data;
     bool more = false;
+    tenants_tell(ts);
     for (uint32_t i = 0; i < ts->high; i++) {
         struct tenant *t = ts->list[i];
         if (t == NULL || t->budget.n_waiters == 0) continue;
@@ -192,6 +194,16 @@ void tenant_settle(struct gateway *g, struct tenant *t, struct tenant_share *s)
 void tenant_view(struct tenant *t, struct budget_view *v)
 {
     token_budget_view(&t->budget, now(), v);
+}
+
+bool tenant_queue_full(const struct gateway *g, const struct tenant *t, uint32_t more)
+{
+    struct gateway_tenant_stats st;
+    uint64_t queued = more;
+    if (t == NULL || t->line.queue_room == 0) return false;
+    dispatch_tenant_stats(g->dispatch, t->index, &st);
+    for (uint32_t c = 0; c < CLASSES_MAX; c++) queued += st.queued[c];
+    return queued > (uint64_t)t->line.queue_room;
 }
 
 void tenant_refusal(const struct tenant *t, const struct budget_verdict *v, uint32_t *retry_ms,

@@ -3,8 +3,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "gateway/class_choice.h"
+#include "gateway/dispatch.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,6 +60,7 @@ static void put(struct tenants *ts, struct tenant *t)
     assert(i < TENANTS_LIVE_MAX);
     t->index = i;
     ts->list[i] = t;
+    ts->untold[i] = true;
     if (i == ts->high) ts->high++;
 }
 
@@ -65,8 +68,35 @@ static void take_out(struct tenants *ts, struct tenant *t)
 {
     assert(t->refs == 0 && ts->list[t->index] == t);
     ts->list[t->index] = NULL;
+    ts->untold[t->index] = true;
+    tenants_look_soon(ts); /* this may be the middle of the dispatcher's own work */
     while (ts->high > 0 && ts->list[ts->high - 1] == NULL) ts->high--;
     mem_free(t);
+}
+
+/* The open tenant is told to nobody: with one all is as if there were none. Its in-flight cap is the
+ * budget's matter, before the queue. */
+void tenants_tell(struct tenants *ts)
+{
+    _Static_assert(TENANTS_LIVE_MAX <= DISPATCH_TENANTS_MAX, "an index is good for the dispatcher");
+    if (ts->g->dispatch == NULL || ts->open) return;
+    for (uint32_t i = 0; i < TENANTS_LIVE_MAX; i++) {
+        const struct tenant *t = ts->list[i];
+        if (!ts->untold[i]) continue;
+        ts->untold[i] = false;
+        if (t == NULL) {
+            dispatch_tenant(ts->g->dispatch, i, 0, 0, 0);
+        } else {
+            long weight = lround(t->line.weight * 1000);
+            dispatch_tenant(ts->g->dispatch, i, (uint32_t)weight, 0, (uint32_t)t->line.queue_room);
+        }
+    }
+}
+
+void tenants_meet_dispatch(struct tenants *ts)
+{
+    for (uint32_t i = 0; i < ts->high; i++) ts->untold[i] = ts->list[i] != NULL;
+    tenants_tell(ts);
 }
 
 /* of[i] = the tenant of row i: there already, or new and in no table yet. */
@@ -145,6 +175,7 @@ static void commit(struct tenants *ts, const struct tenants_load *l, struct tena
         bool fresh = of[i]->index == UINT32_MAX;
         of[i]->line = l->tenants.rows[i];
         of[i]->gone = false;
+        if (!fresh) ts->untold[of[i]->index] = true;
         tenant_set_limits(of[i], fresh);
         if (!fresh) continue;
         put(ts, of[i]);
@@ -157,6 +188,7 @@ static void commit(struct tenants *ts, const struct tenants_load *l, struct tena
         struct tenant *t = ts->list[i];
         if (t && t->gone && t->refs == 0) take_out(ts, t);
     }
+    tenants_tell(ts);
 }
 
 int tenants_apply(struct tenants *ts, struct tenants_load *l, struct err *e)

@@ -48,6 +48,8 @@ struct tenants_load {
 /* Reads the settings' files; without a tenants file the one open tenant. -1 and `e`: nothing is left. */
 int tenants_create(struct tenants **out, struct gateway *g, struct err *e);
 void tenants_destroy(struct tenants **t); /* no request and no load is live */
+/* A dispatcher is there now: it learns of all tenants. */
+void tenants_meet_dispatch(struct tenants *t);
 bool tenants_are_open(const struct tenants *t); /* no file: no keys are asked for */
 
 void tenants_load_init(const struct tenants *t, struct tenants_load *l);
@@ -86,6 +88,8 @@ enum tenant_answer tenant_reserve(struct gateway *g, struct tenant *t, struct te
                                   uint64_t prompt, uint64_t output, struct budget_verdict *v);
 void tenant_charge(struct tenant *t, struct tenant_share *s, uint64_t prompt, uint64_t output);
 void tenant_settle(struct gateway *g, struct tenant *t, struct tenant_share *s);
+/* Would so many more sequences pass its own queue-room? */
+bool tenant_queue_full(const struct gateway *g, const struct tenant *t, uint32_t more);
 /* The error of a verdict; *retry_ms 0 = trying again is of no use. */
 void tenant_refusal(const struct tenant *t, const struct budget_verdict *v, uint32_t *retry_ms,
                     struct err *e);

@@ -10,12 +10,16 @@ struct tenants {
     struct classes_file classes;
     struct tenant *list[TENANTS_LIVE_MAX]; /* by index, with holes */
     uint32_t high;                 /* no tenant at or above */
+    bool untold[TENANTS_LIVE_MAX]; /* the dispatcher does not know yet what is at this index */
     struct key_index *keys;
     uint32_t n_keys;
     uv_timer_t timer;              /* waiters for budgets */
     bool has_timer;
     int open_handles;
 };
+
+/* tenants.c: weights and room to the dispatcher, outside its own work. */
+void tenants_tell(struct tenants *ts);
 
 /* tenant_budget.c */
 void tenant_set_limits(struct tenant *t, bool fresh);
