@@ -7,6 +7,7 @@
 #include "cli/sim_node.h"
 #include "cli/sim_report.h"
 #include "cli/sim_what_if.h"
+#include "scheduler/gateway_core.h"
 
 #include <check.h>
 #include <math.h>
@@ -280,6 +281,20 @@ START_TEST(test_measured)
 }
 END_TEST
 
+/* Two gateways' workers: what one of them hears is the same both ways, too. */
+START_TEST(test_two_cells)
+{
+    struct sim_trace t;
+    simple_plan();
+    plan.workers = GATEWAY_WORKERS_MAX + 6;
+    plan.check = false;
+    hardware.max_seqs = 2;
+    trace_random(&t, 11, 2500, 7, true, false);
+    same_both_ways(&t, "two cells", true);
+    sim_trace_free(&t);
+}
+END_TEST
+
 START_TEST(test_thousand_workers)
 {
     struct sim_trace t;
@@ -359,6 +374,7 @@ int main(void)
     tcase_add_test(c, test_roofline);
     tcase_add_test(c, test_hardware_hostile);
     tcase_add_test(c, test_measured);
+    tcase_add_test(c, test_two_cells);
     tcase_add_test(c, test_thousand_workers);
     tcase_add_test(c, test_what_if);
     tcase_add_test(c, test_hist);
