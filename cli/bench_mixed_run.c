@@ -11,7 +11,7 @@
 #define READY_MS 120e3
 #define IDLE_S 3.0
 #define FIRST_RATE 4.0
-#define FIRST_TRY 16
+#define FIRST_TRY 24
 #define SECOND_TRY_MOST 80
 #define ALONE_KV "16384"
 #define BLOCK 16
@@ -143,13 +143,16 @@ static int idle(struct mixed *m, struct err *e) {
     return 0;
 }
 
-/* A short list by itself; its U tells by how much the rate must change. */
+/* What a request of the list costs, in about decodes: for what chance gave the short list. */
+static double weight(const struct load_plan *p) {
+    return load_plan_mean_in(p) / 6 + load_plan_mean_out(p);
+}
+
+/* The list's begin by itself: busy time a request, and so the rate that makes the busy share. */
 static int try_rate(struct mixed *m, uint32_t n, double *at, struct err *e) {
-    struct load_plan p = m->plan;
+    load_plan_set_rate(&m->plan, *at);
+    struct load_plan p = m->plan; /* the same rows, fewer */
     p.n = n < p.n ? n : p.n;
-    load_plan_set_rate(&p, *at); /* rows are shared: m->plan is set again at the end */
-    m->plan.rate = *at;
-    double own = p.n / load_plan_length_s(&p);
     struct arm a = {.client = m->client,
                     .style = &m->style,
                     .plan = &p,
@@ -159,15 +162,16 @@ static int try_rate(struct mixed *m, uint32_t n, double *at, struct err *e) {
     int rc = arm_run(&a, e);
     double u = rc == 0 ? mixed_busy(m, &a) : 0;
     if (rc == 0)
-        mixed_progress(m, "calibration: %u requests at %.2f/s keep the worker busy %.3f", p.n, own,
-                       u);
-    if (rc == 0 && u > 0.01) /* the list's own rate, and without the tail: chance taken out */
-        *at *= m->o.target / u * (load_plan_length_s(&p) / arm_wall_s(&a));
+        mixed_progress(m, "calibration: %u requests in %.1f s keep the worker busy %.3f", p.n,
+                       arm_wall_s(&a), u);
+    if (rc == 0 && u > 0.01)
+        *at = p.n / arm_wall_s(&a) * m->o.target / u * (weight(&p) / weight(&m->plan));
     arm_deinit(&a);
     return rc;
 }
 
 static int calibrate(struct mixed *m, struct err *e) {
+    m->plan.rate = m->plan.n / load_plan_length_s(&m->plan); /* as drawn, not as meant */
     double rate = m->o.as_recorded ? m->plan.rate : m->o.rate > 0 ? m->o.rate : FIRST_RATE;
     uint32_t second = m->o.requests / 5;
     second = second > SECOND_TRY_MOST ? SECOND_TRY_MOST : second < FIRST_TRY ? FIRST_TRY : second;

@@ -248,7 +248,7 @@ START_TEST(traces_batch_rows_and_nonsense) {
                  "batch,6,1,1\n,1005,2,3\n");
     ck_assert_int_eq(load_plan_read(&p, path, 10, &e), 0);
     ck_assert_uint_eq(p.n, 2);
-    ck_assert_double_eq(p.rows[1].at_s, 1);
+    ck_assert_double_eq_tol(p.rows[1].at_s, 1, 1e-9);
     ck_assert_uint_eq(p.rows[0].n_in, 9);
     load_plan_deinit(&p);
     static const char *const bad[] = {"",
