@@ -64,6 +64,24 @@ static bool number(struct text v, uint64_t max, uint64_t *out) {
     return n <= max;
 }
 
+/* Milliseconds, with at most six decimals, as ns. */
+static bool milliseconds(struct text v, uint64_t *ns) {
+    const char *dot = v.n > 0 ? memchr(v.p, '.', v.n) : NULL;
+    struct text whole = {v.p, dot != NULL ? (size_t)(dot - v.p) : v.n};
+    uint64_t ms, part = 0;
+    if (!number(whole, SIM_TRACE_MS_MAX, &ms))
+        return false;
+    if (dot != NULL) {
+        struct text rest = {dot + 1, v.n - whole.n - 1};
+        if (rest.n > 6 || !number(rest, 999999, &part))
+            return false;
+        for (size_t i = rest.n; i < 6; i++)
+            part *= 10;
+    }
+    *ns = ms * 1000000u + part;
+    return true;
+}
+
 static int take_header(struct reader *r, const struct text *f, int n) {
     bool seen[COLUMNS] = {false};
     for (int i = 0; i < n; i++) {
@@ -168,16 +186,16 @@ static int take_ids(struct reader *r, struct text v, struct sim_trace_row *row) 
 }
 
 static int take_numbers(struct reader *r, const struct text *v, struct sim_trace_row *row) {
-    uint64_t ms, in, out, block = 0;
-    if (!number(v[COL_AT], SIM_TRACE_MS_MAX, &ms))
-        return bad(r, "arrival_ms is no whole number of milliseconds within a year", v[COL_AT]);
+    uint64_t at_ns, in, out, block = 0;
+    if (!milliseconds(v[COL_AT], &at_ns))
+        return bad(r, "arrival_ms is no number of milliseconds within a year", v[COL_AT]);
     if (!number(v[COL_IN], SIM_TRACE_TOKENS_MAX, &in) || in == 0)
         return bad(r, "input_tokens is no whole number from 1 to 10000000", v[COL_IN]);
     if (!number(v[COL_OUT], SIM_TRACE_TOKENS_MAX, &out) || out == 0)
         return bad(r, "output_tokens is no whole number from 1 to 10000000", v[COL_OUT]);
     if (v[COL_BLOCK].n != 0 && !number(v[COL_BLOCK], SIM_TRACE_TOKENS_MAX, &block))
         return bad(r, "block_tokens is no whole number up to 10000000", v[COL_BLOCK]);
-    row->at_ns = ms * 1000000u;
+    row->at_ns = at_ns;
     row->n_prompt = (uint32_t)in;
     row->n_out = (uint32_t)out;
     row->block_tokens = (uint32_t)block;

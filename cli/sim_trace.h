@@ -1,7 +1,7 @@
 /* sim_trace.h - a recorded list of requests: when each came, how long it is, whose it is.
  *
  * File: CSV without quoting. `#` lines, a header that names the columns in any order, rows sorted by time:
- *   arrival_ms, input_tokens, output_tokens   needed; whole numbers, the last two >= 1
+ *   arrival_ms, input_tokens, output_tokens   needed; the first with at most six decimals, the others whole, >= 1
  *   class      a name of the class table, or empty (then `unknown`)
  *   tenant     up to 63 bytes, or empty (then "-")
  *   session    not used

@@ -58,10 +58,10 @@ START_TEST(test_columns_in_any_order)
 {
     struct sim_trace t;
     struct err e;
-    ck_assert_int_eq(read_text(&t, "other,output_tokens,arrival_ms,input_tokens\r\nx,3,7,2\r\n", &e), 0);
+    ck_assert_int_eq(read_text(&t, "other,output_tokens,arrival_ms,input_tokens\r\nx,3,7.25,2\r\n", &e), 0);
     ck_assert_uint_eq(t.rows[0].n_prompt, 2);
     ck_assert_uint_eq(t.rows[0].n_out, 3);
-    ck_assert_uint_eq(t.rows[0].at_ns, 7000000u);
+    ck_assert_uint_eq(t.rows[0].at_ns, 7250000u);
     sim_trace_free(&t);
 }
 END_TEST
@@ -81,6 +81,9 @@ START_TEST(test_hostile)
         {HEAD "0,0,1,,,,0,\n", "line 2: input_tokens"},
         {HEAD "0,1,0,,,,0,\n", "line 2: output_tokens"},
         {HEAD "-1,1,1,,,,0,\n", "line 2: arrival_ms"},
+        {HEAD "1.,1,1,,,,0,\n", "line 2: arrival_ms"},
+        {HEAD ".5,1,1,,,,0,\n", "line 2: arrival_ms"},
+        {HEAD "1.0000001,1,1,,,,0,\n", "line 2: arrival_ms"},
         {HEAD "1e3,1,1,,,,0,\n", "line 2: arrival_ms"},
         {HEAD "99999999999999999999,1,1,,,,0,\n", "line 2: arrival_ms"},
         {HEAD "0,18446744073709551617,1,,,,0,\n", "line 2: input_tokens"},
