@@ -123,7 +123,12 @@ static void on_tokens(struct dispatch *d, uint32_t i, const struct msg_tokens *m
 static void on_status(struct dispatch *d, uint32_t i, const struct msg_status *m)
 {
     struct gateway_event ev = {.kind = GE_STATUS, .worker = i};
+    uint32_t classes = d->g->limits.classes.n;
     struct link_session *s = &d->sessions[i];
+    if (s->status.number == 0 && m->n_classes != classes) {
+        log_error("worker %s knows %u classes, this gateway %u: start both with the same --classes",
+                  s->hello.name, m->n_classes, classes);
+    }
     s->status = *m;
     if (!s->told) { /* one that has done nothing yet is as good as young */
         int64_t up_s = gateway_wall_s() - d->g->started_wall_s;
