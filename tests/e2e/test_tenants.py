@@ -107,7 +107,9 @@ class Keys(TenantsTest):
         wait_until(lambda: p.metric("sluice:tenant_reload_errors_total") == 1, "the bad file to be seen")
         p.gateway.signal(signal.SIGHUP)
         wait_until(lambda: p.metric("sluice:tenant_reload_errors_total") == 2, "SIGHUP")
-        errors = [line for line in p.gateway.err if "not taken" in line]
+        said = lambda: [line for line in p.gateway.err if "not taken" in line]
+        wait_until(lambda: len(said()) >= 2, "both lines of the log") # a thread reads them, behind the metric
+        errors = said()
         self.assertEqual(len(errors), 2, errors)
         self.assertIn("tenant 'alice': weight", errors[0])
         self.assertEqual(self.ask(key).status, 200)  # the old table is in force
