@@ -2,7 +2,7 @@
  * chunk of prompt or one token a step, the unstarted sequence with the smallest tag takes a free seat, as
  * worker_core does. All tenants keep a backlog. Measured: tokens served (prompt positions and ids, as they
  * are made) over windows in which each tenant ends WINDOW requests or more, against the weights.
- * And: a light tenant beside a flooder; the floor share; the longest wait; caps; room. */
+ * And: a light tenant beside a flooder. */
 #include "base/hash.h"
 #include "tests/unit/scheduler/gfix.h"
 
@@ -216,6 +216,9 @@ static void shares_hold(const char *name, uint32_t tenants, uint32_t weight_0, u
         told(i);
     }
     uint32_t lightest = tenants - 1;
+    for (uint32_t i = 1; long_every != 0 && i < tenants; i++) {
+        if (i % long_every == 0) lightest = i;
+    }
     while (who[lightest].ended < 20) step();
     double worst = 0;
     for (uint32_t k = 0; k < (tenants > 50 ? 2u : 6u); k++) {

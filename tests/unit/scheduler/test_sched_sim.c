@@ -38,6 +38,7 @@ static void configs(struct sim *s)
 {
     s->gcfg = (struct gateway_core_config){.max_slots = 60,
                                            .max_workers = 4,
+                                           .max_tenants = 3,
                                            .incarnation = 3,
                                            .no_worker_ns = 5 * SECOND,
                                            .lost_ns = 5 * SECOND};

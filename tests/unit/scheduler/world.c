@@ -18,6 +18,7 @@ void world_init(struct world *x, void *gateway_region, const struct gateway_core
     assert(gcfg->max_slots <= WORLD_SLOTS && gcfg->max_workers >= 2 * WORLD_WORKERS);
     x->g = gateway_core_init(gateway_region, gcfg);
     x->n_slots = gcfg->max_slots;
+    x->g_tenants = gcfg->max_tenants;
     x->now = 1000000000;
     for (uint32_t i = 0; i < WORLD_WORKERS; i++) {
         vw_init(&x->w[i], worker_core_init(worker_regions[i], wcfg), wcfg, n_segments);
@@ -118,7 +119,7 @@ static void world_submit(struct world *x, const struct gateway_action *a, uint32
                                    .max_total = r->max_total,
                                    .stop_at = r->stop_at,
                                    .cls = r->cls,
-                                   .tag = a->sub.counter,
+                                   .tag = a->tag,
                                    .shared_key = r->shared_key,
                                    .n_shared = r->n_shared,
                                    .scope = r->scope,
@@ -202,6 +203,8 @@ void world_request(struct world *x, uint32_t slot, const struct world_request *r
     struct gateway_event ev = {.kind = GE_ARRIVED, .slot = slot};
     ev.arrived.cls = r->cls;
     ev.arrived.tag = tag;
+    ev.arrived.tenant = r->account < x->g_tenants ? r->account : 0;
+    ev.arrived.priority = (int8_t)(r->key % 3) - 1;
     ev.arrived.n_prompt = ev.arrived.n_ids = r->n_prompt;
     ev.arrived.from = r->from;
     ev.arrived.max_total = r->max_total;

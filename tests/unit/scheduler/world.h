@@ -115,7 +115,7 @@ struct world {
     uint64_t now;
     struct world_conn conn[WORLD_WORKERS];
     struct world_request req[WORLD_SLOTS];
-    uint32_t n_slots;
+    uint32_t n_slots, g_tenants;
     enum world_mutation mutation;
     uint8_t full_next, cancel_lost;
     uint64_t finished, failed, cancelled, delivered, restarts, submits; /* counted */
