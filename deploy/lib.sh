@@ -56,13 +56,13 @@ install_packages() {
 jobs() { n=$(nproc 2>/dev/null || echo 1); [ "$n" -gt 8 ] && n=8; echo "$n"; }
 
 # build DIR cmake-arguments...
-build() {
+build() { # $build_target: all unless said
     dir=$1
     shift
     mkdir -p "$(dirname "$dir")"
     log=$dir.log
     cmake -S . -B "$dir" "$@" >"$log" 2>&1 || { tail -n 15 "$log" >&2; die "cmake failed, see $log"; }
-    cmake --build "$dir" -j "$(jobs)" >>"$log" 2>&1 || { grep -nE 'error|Error|cannot find' "$log" | head -n 15 >&2; die "the build failed, see $log"; }
+    cmake --build "$dir" --target "${build_target:-all}" -j "$(jobs)" >>"$log" 2>&1 || { grep -nE 'error|Error|cannot find' "$log" | head -n 15 >&2; die "the build failed, see $log"; }
 }
 
 model_ok() { [ -f "$MODEL" ] && printf '%s  %s\n' "$MODEL_SHA" "$MODEL" | sha256sum -c --status -; }

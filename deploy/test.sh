@@ -52,6 +52,7 @@ else
     build build/tsan -DCMAKE_BUILD_TYPE=Debug -DSLUICE_TSAN=ON
     TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp second_deadlock_stack=1 ${TSAN_OPTIONS:-}" run tsan build/tsan -L tsan
     say "build: build/fuzz (libFuzzer targets compile and replay)"
+    build_target=fuzz_targets
     build build/fuzz -DCMAKE_BUILD_TYPE=Debug -DSLUICE_FUZZ=ON -DCMAKE_C_COMPILER=clang
     run fuzz build/fuzz -R "^fuzz_"
 fi
