@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "config/file_sync.h"
 #include "config/file_words.h"
 #include "config/yaml_doc.h"
 
@@ -160,19 +161,6 @@ static void put_line(struct buf *b, const struct key_line *k) {
         buf_addf(b, "    note: \"%s\"\n", k->note);
 }
 
-static int write_all(int fd, const char *p, size_t n) {
-    while (n > 0) {
-        ssize_t w = write(fd, p, n);
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w <= 0)
-            return -1;
-        p += w;
-        n -= (size_t)w;
-    }
-    return fsync(fd);
-}
-
 /* The name is durable only when the folder is. */
 static void sync_folder(const char *path) {
     char folder[SETTINGS_TEXT_MAX];
@@ -192,7 +180,7 @@ static int replace(const char *path, const struct buf *b, struct err *e) {
     int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return err_set(e, ERR_IO, "%s: %s", temp, strerror(errno));
-    int rc = write_all(fd, b->p, b->len), saved = errno;
+    int rc = file_sync_write(fd, b->p, b->len), saved = errno;
     close(fd);
     if (rc != 0 || rename(temp, path) != 0) {
         saved = rc != 0 ? saved : errno;

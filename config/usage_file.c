@@ -1,5 +1,6 @@
 /* usage_file.c - see usage_file.h. */
 #include "config/usage_file.h"
+#include "config/file_sync.h"
 
 #include "base/mem.h"
 
@@ -96,19 +97,6 @@ int usage_file_load(struct usage_day *out, const char *dir, int32_t day, struct 
 
 /* ---- writing */
 
-static int write_all(int fd, const char *p, size_t n) {
-    while (n > 0) {
-        ssize_t w = write(fd, p, n);
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w <= 0)
-            return -1;
-        p += w;
-        n -= (size_t)w;
-    }
-    return fsync(fd);
-}
-
 static int write_new(const char *path, const struct usage_day *d, struct err *e) {
     struct buf text;
     buf_init(&text, USAGE_TEXT_BYTES);
@@ -118,7 +106,7 @@ static int write_new(const char *path, const struct usage_day *d, struct err *e)
         return err_set(e, ERR_NO_MEMORY, "no memory to write %s", path);
     }
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    bool ok = fd >= 0 && write_all(fd, text.p, text.len) == 0;
+    bool ok = fd >= 0 && file_sync_write(fd, text.p, text.len) == 0;
     int rc = ok ? 0 : io_error("write", path, e);
     if (fd >= 0 && close(fd) != 0 && rc == 0)
         rc = io_error("write", path, e);
