@@ -427,3 +427,26 @@ const char *sim_device_bad(const struct sim_device *d)
 {
     return d->bad;
 }
+
+struct worker_event sim_event_told(const struct sim_event *e)
+{
+    static const enum worker_event_kind kinds[] = {
+        [SIM_STEP_END] = WE_STEP_END,
+        [SIM_STEP_PARKED] = WE_STEP_PARKED,
+        [SIM_SPAN_DROPPED] = WE_SPAN_DROPPED,
+    };
+    struct worker_event ev = {.kind = WE_COPY_END};
+    if (e->kind == SIM_COPY_END) {
+        ev.copy.id = e->id;
+        ev.copy.ok = e->ok;
+        ev.copy.device_ns = e->device_ns;
+        return ev;
+    }
+    ev.kind = kinds[e->kind];
+    ev.step.step = e->id;
+    ev.step.span = e->span;
+    ev.step.device_ns = e->device_ns;
+    ev.step.segments_done = e->segments_done;
+    ev.step.segment_at_request = e->segment_at_request;
+    return ev;
+}

@@ -107,6 +107,9 @@ void sim_device_copy(struct sim_device *d, uint64_t now_ns, const struct worker_
 uint64_t sim_device_next_ns(const struct sim_device *d);
 bool sim_device_take(struct sim_device *d, uint64_t now_ns, struct sim_event *out);
 
+/* What the worker's core hears of it; the tokens of a step are the caller's. */
+struct worker_event sim_event_told(const struct sim_event *e);
+
 /* The step that runs: its whole cost, as it was submitted; 0 = none runs. */
 uint64_t sim_device_running_ns(const struct sim_device *d, uint32_t *positions, uint8_t *rank);
 uint32_t sim_device_segments(const struct sim_device *d);

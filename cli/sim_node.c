@@ -216,29 +216,13 @@ static void take_result(struct sim_node *n, const struct sim_result *r, struct w
 }
 
 static void device_event(struct sim_node *n, const struct sim_event *e) {
-    static const enum worker_event_kind kinds[] = {
-        [SIM_STEP_END] = WE_STEP_END,
-        [SIM_STEP_PARKED] = WE_STEP_PARKED,
-        [SIM_SPAN_DROPPED] = WE_SPAN_DROPPED,
-    };
-    struct worker_event ev = {.kind = WE_COPY_END};
-    if (e->kind == SIM_COPY_END) {
-        ev.copy.id = e->id;
-        ev.copy.ok = e->ok;
-        ev.copy.device_ns = e->device_ns;
-        handle(n, &ev);
-        return;
+    struct worker_event ev = sim_event_told(e);
+    if (e->kind != SIM_COPY_END) {
+        for (uint32_t i = 0; i < e->n_results && e->kind == SIM_STEP_END; i++)
+            take_result(n, &e->results[i], &n->tokens[i]);
+        ev.step.tokens = n->tokens;
+        ev.step.n_tokens = e->n_results;
     }
-    ev.kind = kinds[e->kind];
-    ev.step.step = e->id;
-    ev.step.span = e->span;
-    ev.step.device_ns = e->device_ns;
-    ev.step.segments_done = e->segments_done;
-    ev.step.segment_at_request = e->segment_at_request;
-    for (uint32_t i = 0; i < e->n_results && e->kind == SIM_STEP_END; i++)
-        take_result(n, &e->results[i], &n->tokens[i]);
-    ev.step.tokens = n->tokens;
-    ev.step.n_tokens = e->n_results;
     handle(n, &ev);
 }
 

@@ -264,29 +264,13 @@ static void take_result(struct sim_worker *w, const struct sim_result *r, struct
 
 static void device_event(struct sim_worker *w, const struct sim_event *e)
 {
-    struct worker_event ev = {.kind = WE_COPY_END};
-    if (e->kind == SIM_COPY_END) {
-        ev.copy.id = e->id;
-        ev.copy.ok = e->ok;
-        ev.copy.device_ns = e->device_ns;
-        handle(w, &ev);
-        return;
+    struct worker_event ev = sim_event_told(e);
+    if (e->kind != SIM_COPY_END) {
+        for (uint32_t i = 0; i < e->n_results && e->kind == SIM_STEP_END; i++)
+            take_result(w, &e->results[i], &w->tokens[i]);
+        ev.step.tokens = w->tokens;
+        ev.step.n_tokens = e->n_results;
     }
-    static const enum worker_event_kind kinds[] = {
-        [SIM_STEP_END] = WE_STEP_END,
-        [SIM_STEP_PARKED] = WE_STEP_PARKED,
-        [SIM_SPAN_DROPPED] = WE_SPAN_DROPPED,
-    };
-    ev.kind = kinds[e->kind];
-    ev.step.step = e->id;
-    ev.step.span = e->span;
-    ev.step.device_ns = e->device_ns;
-    ev.step.segments_done = e->segments_done;
-    ev.step.segment_at_request = e->segment_at_request;
-    for (uint32_t i = 0; i < e->n_results && e->kind == SIM_STEP_END; i++)
-        take_result(w, &e->results[i], &w->tokens[i]);
-    ev.step.tokens = w->tokens;
-    ev.step.n_tokens = e->n_results;
     handle(w, &ev);
 }
 
