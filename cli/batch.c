@@ -51,7 +51,6 @@ static void help(FILE *f) {
 
 static void print_json(const struct batch_run *r, double seconds, enum cli_exit code) {
     const struct batch_progress *p = &r->progress;
-    struct buf out = {0};
     json_t *j = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:{s:I,s:I},s:f,s:b}", "total",
                           (json_int_t)p->total, "done", (json_int_t)p->done, "failed",
                           (json_int_t)p->failed, "skipped", (json_int_t)p->before, "given_up",
@@ -59,12 +58,7 @@ static void print_json(const struct batch_run *r, double seconds, enum cli_exit 
                           "prompt", (json_int_t)p->prompt_tokens, "completion",
                           (json_int_t)p->tokens, "seconds", seconds, "interrupted",
                           code == CLI_INTERRUPTED);
-    if (j != NULL && json_value_text(&out, j) == 0) {
-        buf_addc(&out, '\n');
-        terminal_write(1, out.p, out.len);
-    }
-    json_decref(j);
-    buf_deinit(&out);
+    (void)json_value_print(j);
 }
 
 static void print_end(struct batch_run *r, double seconds, enum cli_exit code) {

@@ -163,7 +163,6 @@ static json_t *number(double v) {
 }
 
 static int json_print(void) {
-    struct buf out = {0};
     json_t *list = json_array();
     for (uint32_t i = 0; i < k.n; i++) {
         const struct knee_level *l = &k.levels[i];
@@ -180,13 +179,7 @@ static int json_print(void) {
         json_pack("{s:s,s:i,s:i,s:o,s:i,s:i}", "model", m.model, "in", (int)o.batch_in, "out",
                   (int)o.batch_out, "levels", list, "knee", (int)k.levels[k.knee].concurrency,
                   "recommended", (int)k.levels[k.recommended].concurrency);
-    int rc = j != NULL ? json_value_text(&out, j) : -1;
-    buf_addc(&out, '\n');
-    if (rc == 0)
-        rc = terminal_write(1, out.p, out.len);
-    json_decref(j);
-    buf_deinit(&out);
-    return rc;
+    return json_value_print(j);
 }
 
 static int measure(const struct bench_list *levels) {

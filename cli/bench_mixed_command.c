@@ -163,19 +163,12 @@ static int write_html(const struct mixed *m) {
 }
 
 static int print(const struct mixed *m) {
-    struct buf out = {0};
     if (!w.json) {
         mixed_report_table(m, stdout);
         return fflush(stdout);
     }
     json_t *j = mixed_report_json(m);
-    int rc = j != NULL ? json_value_text(&out, j) : -1;
-    buf_addc(&out, '\n');
-    if (rc == 0)
-        rc = terminal_write(1, out.p, out.len);
-    json_decref(j);
-    buf_deinit(&out);
-    return rc;
+    return json_value_print(j);
 }
 
 /* The worst of all runs: a missed promise of a valid run, else a run that proves nothing. */

@@ -258,7 +258,6 @@ static int follow(void) {
 }
 
 static void print_json(void) {
-    struct buf out = {0};
     json_t *j = json_pack(
         "{s:s%,s:s,s:s,s:{s:I,s:I},s:{s:f,s:f,s:f,s:f}}", "text", c.text.p != NULL ? c.text.p : "",
         c.text.len, "finish_reason", c.finish, "model", c.model_name, "usage", "prompt_tokens",
@@ -266,12 +265,7 @@ static void print_json(void) {
         "ttft_ms", chat_stats_ttft_ms(&c.stats), "token_p50_ms", chat_stats_gap_ms(&c.stats, 0.5),
         "token_max_ms", chat_stats_gap_ms(&c.stats, 1), "total_ms",
         c.stats.end_ms - c.stats.sent_ms);
-    if (j != NULL && json_value_text(&out, j) == 0) {
-        buf_addc(&out, '\n');
-        terminal_write(1, out.p, out.len);
-    }
-    json_decref(j);
-    buf_deinit(&out);
+    (void)json_value_print(j);
 }
 
 static int ask(void) {

@@ -77,15 +77,8 @@ static int print(void) {
         bench_report_table(&b, stdout);
         return CLI_OK;
     }
-    struct buf out = {0};
     json_t *j = bench_report_json(&b);
-    int rc = j != NULL ? json_value_text(&out, j) : -1;
-    buf_addc(&out, '\n');
-    if (rc == 0)
-        rc = terminal_write(1, out.p, out.len);
-    json_decref(j);
-    buf_deinit(&out);
-    return rc == 0 ? CLI_OK : CLI_FAILED;
+    return json_value_print(j) == 0 ? CLI_OK : CLI_FAILED;
 }
 
 static int measure(void) {

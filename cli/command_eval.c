@@ -123,15 +123,8 @@ static int write_plot(struct err *e) {
 }
 
 static int print_json(void) {
-    struct buf out = {0};
     json_t *j = eval_report_json(&r, o.self > 0);
-    int rc = j != NULL ? json_value_text(&out, j) : -1;
-    buf_addc(&out, '\n');
-    if (rc == 0)
-        rc = terminal_write(1, out.p, out.len);
-    json_decref(j);
-    buf_deinit(&out);
-    return rc;
+    return json_value_print(j);
 }
 
 static int judge(struct id_list *ids) {

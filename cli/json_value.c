@@ -1,6 +1,8 @@
 /* json_value.c - see json_value.h. */
 #include "cli/json_value.h"
 
+#include "cli/terminal.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -130,4 +132,16 @@ json_t *json_value_parse(const char *p, size_t n, struct err *e) {
     if (j == NULL)
         err_set(e, ERR_BAD_JSON, "no valid JSON: %s (byte %d)", why.text, why.position);
     return j;
+}
+
+int json_value_print(json_t *j)
+{
+    struct buf out = {0};
+    int rc = j != NULL ? json_value_text(&out, j) : -1;
+    buf_addc(&out, '\n');
+    if (rc == 0)
+        rc = terminal_write(1, out.p, out.len);
+    json_decref(j);
+    buf_deinit(&out);
+    return rc;
 }

@@ -21,6 +21,8 @@ int json_value_put(struct buf *out, const json_t *j, struct err *e);
 json_t *json_value_make(const struct value *v);
 /* Appends compact text of one line; -1 = no memory. */
 int json_value_text(struct buf *out, const json_t *j);
+/* One line on stdout; takes the reference. -1: NULL, no memory, or not written. Thread: main. */
+int json_value_print(json_t *j);
 /* Text to JSON, strict: one value, no duplicate keys; NULL and ERR_BAD_JSON with the reason. */
 json_t *json_value_parse(const char *p, size_t n, struct err *e);
 
