@@ -31,6 +31,8 @@
  * and to the suspended sequences that list it. One that only a block in no table keeps is dropped, oldest first, when a
  * checkpoint needs a slot and none is free; those of blocks in use stay (dropping one clean block for another gains nothing).
  * kvpool_suspend gives up a sequence's seat: its clean blocks [0, k) are kept as host slots, the rest is forgotten.
+ * kvpool_suspend_tail, where all full ones are clean, keeps the partly filled last one too: it begins its copy, whose hold
+ * keeps the block until it ended. No swap-in of the tail is given out before; when the copy fails, the tail is not kept.
  * kvpool_resume reserves device blocks for the whole sequence again, all or nothing; those that the index still has are
  * attached, each other one below k is a swap-in; when the last one ended the sequence is ready and committed says how far.
  * A copy that failed (checksum) cuts the sequence's table and committed before that block, once no swap-in of it is in
@@ -137,8 +139,11 @@ struct kv_copy { uint32_t copy, block, slot; };
 bool kvpool_checkpoint(struct kvpool *p, uint32_t seq, struct kv_copy *out);
 /* Full committed blocks of seq that are not clean. */
 uint32_t kvpool_unclean(const struct kvpool *p, uint32_t seq);
-/* Seat given up; returns positions kept on the host (k x block_tokens). The sequence stays open, without blocks. */
+/* Seat given up; returns positions kept on the host. The sequence stays open, without blocks. */
 uint32_t kvpool_suspend(struct kvpool *p, uint32_t seq);
+/* The same, with the tail: out->copy is KV_COPY_NONE when there is none to copy, or no slot or copy is free. No step in
+ * flight may still write that block when the engine copies it: who has it in a step waits for the step's end, or drop. */
+uint32_t kvpool_suspend_tail(struct kvpool *p, uint32_t seq, struct kv_copy *out);
 uint32_t kvpool_kept(const struct kvpool *p, uint32_t seq);     /* positions on the host of a suspended one */
 /* Device blocks for [0, positions), positions >= kept; -1: not enough. Blocks that the index has are attached (those
  * directly behind the kept ones too); kvpool_swap_in gives the copies to be made, until false. With nothing to copy it is

@@ -253,6 +253,8 @@ static const char *kv_check_slot_counts(const struct kvpool *p)
     for (uint32_t i = 0; i < p->cfg.max_seqs; i++) {
         const struct kv_stay *st = &kv_stays(p)[i];
         uint32_t listed = 0;
+        if (st->tail >= p->cfg.block_tokens || (st->tail != 0 && st->n == 0))
+            return "I8: a tail is no part of a block, or nobody's";
         for (uint32_t k = 0; k < st->n; k++) {
             uint32_t slot = kv_kept_table(p, i)[k];
             if (slot != KV_END && slot >= p->cfg.n_host) return "I8: no such slot is kept";

@@ -224,7 +224,21 @@ static void kv_kept_cut(struct kvpool *p, uint32_t seq, uint32_t from)
         if (kept[i] != KV_END) kv_slot_unref(p, kept[i]);
         kept[i] = 0;
     }
-    if (from < stay->n) stay->n = from;
+    if (from >= stay->n) return;
+    stay->n = from;
+    stay->tail = 0;
+}
+
+static bool kv_is_tail(const struct kv_stay *stay, uint32_t at)
+{
+    return stay->tail != 0 && at + 1 == stay->n;
+}
+
+/* Positions that the first `blocks` entries stand for. */
+static uint32_t kv_positions(const struct kvpool *p, const struct kv_stay *stay, uint32_t blocks)
+{
+    uint32_t short_by = stay->tail != 0 && blocks == stay->n ? p->cfg.block_tokens - stay->tail : 0;
+    return blocks * p->cfg.block_tokens - short_by;
 }
 
 bool kv_host_here(const struct kvpool *p, uint32_t seq)
@@ -235,7 +249,7 @@ bool kv_host_here(const struct kvpool *p, uint32_t seq)
 uint32_t kv_host_floor(const struct kvpool *p, uint32_t seq)
 {
     const struct kv_stay *stay = &kv_stays(p)[seq];
-    return stay->resuming ? stay->good * p->cfg.block_tokens : 0;
+    return stay->resuming ? kv_positions(p, stay, stay->good) : 0;
 }
 
 void kv_host_leave(struct kvpool *p, uint32_t seq)
@@ -257,6 +271,8 @@ static uint32_t kv_clean_front(const struct kvpool *p, uint32_t seq)
     for (; k < end; k++) {
         bool listed = k < stay->n && kv_kept_table(p, seq)[k] != KV_END;
         if (!listed && !kv_is_clean(p, kv_seq_table(p, seq)[k])) break;
+        /* its copy may still fail, and would not find the sequence any more */
+        if (listed && kv_is_tail(stay, k) && kv_is_filling(p, kv_kept_table(p, seq)[k])) break;
     }
     return k;
 }
@@ -278,18 +294,40 @@ uint32_t kvpool_suspend(struct kvpool *p, uint32_t seq)
     }
     kv_kept_cut(p, seq, k); /* what lies behind a gap is of no use */
     if (p->copy_count > 0) kv_disown(p, seq);
-    *stay = (struct kv_stay){.n = k};
+    *stay = (struct kv_stay){.n = k, .tail = stay->tail};
     kv_table_cut(p, seq, 0);
     s->reserved = s->committed = 0;
     kv_chain_reset(p, seq);
-    return k * p->cfg.block_tokens;
+    return kv_positions(p, stay, k);
+}
+
+/* The copy is begun first, so that its hold keeps the block when the table lets it go. */
+uint32_t kvpool_suspend_tail(struct kvpool *p, uint32_t seq, struct kv_copy *out)
+{
+    const struct kv_seq *s = kv_seq_at(p, seq);
+    uint32_t full = s->committed / p->cfg.block_tokens, tail = s->committed % p->cfg.block_tokens;
+    out->copy = KV_COPY_NONE;
+    if (p->cfg.n_host == 0 || p->copy_head == KV_END || tail == 0) return kvpool_suspend(p, seq);
+    struct kv_stay *stay = &kv_stays(p)[seq];
+    if (stay->resuming || kv_clean_front(p, seq) < full) return kvpool_suspend(p, seq);
+    uint32_t slot = kv_slot_take(p);
+    if (slot == KV_END) return kvpool_suspend(p, seq);
+    kv_begin(p, KV_END, full, kv_seq_table(p, seq)[full], slot, true, out);
+    (void)kvpool_suspend(p, seq);
+    assert(stay->n == full);
+    kv_kept_table(p, seq)[full] = slot;
+    kv_slots(p)[slot].refs++;
+    stay->n = full + 1;
+    stay->tail = tail;
+    kv_copies(p)[out->copy].seq = seq; /* it is not on its own: when it fails the list is shorter */
+    return kv_positions(p, stay, stay->n);
 }
 
 uint32_t kvpool_kept(const struct kvpool *p, uint32_t seq)
 {
     (void)kv_seq_at(p, seq);
     if (p->cfg.n_host == 0 || kv_stays(p)[seq].resuming) return 0;
-    return kv_stays(p)[seq].n * p->cfg.block_tokens;
+    return kv_positions(p, &kv_stays(p)[seq], kv_stays(p)[seq].n);
 }
 
 /* What the index has of the blocks of a sequence that comes back. */
@@ -313,6 +351,7 @@ static struct kv_found kv_walk(struct kvpool *p, uint32_t seq, struct hash128 ro
         hash = kv_next_hash(p, parent, ids + (size_t)i * bt);
         uint32_t block = kv_find(p, hash, parent, ids + (size_t)i * bt);
         if (block == 0 && i >= kv_stays(p)[seq].n) break;
+        if (block == 0 && kv_is_tail(&kv_stays(p)[seq], i)) break; /* what lies behind it is of no use */
         blocks[i] = block;
         if (i >= f.good) f.good = i + 1;
         if (block == 0) continue;
@@ -357,7 +396,7 @@ static void kv_arrived(struct kvpool *p, uint32_t seq)
         kv_table_cut(p, seq, good);
         s->reserved = good * bt;
     }
-    s->committed = good * bt;
+    s->committed = stay->bad != 0 ? good * bt : kv_positions(p, stay, good);
     kv_kept_cut(p, seq, 0);
     *stay = (struct kv_stay){0};
 }
@@ -386,8 +425,11 @@ int kvpool_resume(struct kvpool *p, uint32_t seq, uint32_t positions, struct has
     stay->good = f.good;
     for (uint32_t i = 0; i < stay->n; i++) {
         bool there = named && i < f.good && kv_is_published(p, table[i]);
-        if (there && kv_tiers(p)[table[i]].slot == KV_END && kv_slots(p)[kept[i]].block == 0)
+        bool whole = !kv_is_tail(stay, i);
+        if (there && whole && kv_tiers(p)[table[i]].slot == KV_END &&
+            kv_slots(p)[kept[i]].block == 0)
             kv_tie(p, table[i], kept[i]);
+        if (there && !whole) stay->tail = 0; /* somebody else has computed that block to its end */
         if (there) {
             kv_slot_unref(p, kept[i]);
             kept[i] = KV_END;
@@ -408,6 +450,7 @@ bool kvpool_swap_in(struct kvpool *p, uint32_t seq, struct kv_copy *out)
     const uint32_t *kept = kv_kept_table(p, seq);
     while (stay->next < stay->n && kept[stay->next] == KV_END) stay->next++;
     if (stay->next >= stay->n) return false;
+    if (kv_is_tail(stay, stay->next) && kv_is_filling(p, kept[stay->next])) return false;
     uint32_t at = stay->next++;
     kv_begin(p, seq, at, kv_seq_table(p, seq)[at], kept[at], false, out);
     return true;
@@ -432,12 +475,27 @@ static void kv_kept_drop(struct kvpool *p, uint32_t seq, uint32_t at)
 static void kv_swapped_in(struct kvpool *p, const struct kv_flight *f, bool ok)
 {
     struct kv_stay *stay = &kv_stays(p)[f->seq];
-    if (ok && kv_slots(p)[f->slot].block == 0) kv_tie(p, f->block, f->slot);
+    if (ok && !kv_is_tail(stay, f->at) && kv_slots(p)[f->slot].block == 0)
+        kv_tie(p, f->block, f->slot);
     kv_kept_drop(p, f->seq, f->at);
     if (!ok) { /* those not begun lie behind it: not worth their copies */
         if (stay->bad == 0 || f->at + 1 < stay->bad) stay->bad = f->at + 1;
         for (; stay->next < stay->n; stay->next++) kv_kept_drop(p, f->seq, stay->next);
     }
+    if (stay->pending == 0) kv_arrived(p, f->seq);
+}
+
+/* The tail did not get to the host: its sequence goes on without it. */
+static void kv_tail_lost(struct kvpool *p, const struct kv_flight *f)
+{
+    struct kv_stay *stay = &kv_stays(p)[f->seq];
+    if (!kv_is_tail(stay, f->at) || kv_kept_table(p, f->seq)[f->at] != f->slot) return;
+    if (!stay->resuming) {
+        kv_kept_cut(p, f->seq, f->at);
+        return;
+    }
+    if (stay->bad == 0) stay->bad = f->at + 1; /* else one before it failed, too */
+    kv_kept_drop(p, f->seq, f->at);
     if (stay->pending == 0) kv_arrived(p, f->seq);
 }
 
@@ -466,6 +524,8 @@ bool kvpool_copy_end(struct kvpool *p, uint32_t copy, bool ok)
             kv_untie(p, f.block);
             kv_look_again(p, f.block, f.at);
         }
+        /* only a tail is still its sequence's once that has given up its seat */
+        if ((!ok || !mine) && f.seq != KV_END && kv_stays(p)[f.seq].n != 0) kv_tail_lost(p, &f);
     } else {
         p->swap_ins += ok && mine;
     }

@@ -83,7 +83,7 @@ struct kv_stay { /* a sequence's place on the host */
     uint32_t clean;   /* blocks before this one have a slot; only a place to start looking */
     uint32_t bad;     /* resuming: 1 + first block whose swap-in failed */
     uint32_t resuming;
-    uint32_t pad;
+    uint32_t tail;    /* positions in the last entry's slot, where it does not hold a whole block; else 0 */
 };
 
 struct kv_flight { /* a copy */

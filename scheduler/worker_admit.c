@@ -234,6 +234,9 @@ enum wc_start wc_admit(struct worker_core *c, uint8_t rank, uint32_t cls, bool p
     struct wc_full full = {{0}};
     bool ahead = prefetch && wc_realtime_here(c);
     if (prefetch && c->n_active >= c->seats) return WC_START_NOBODY;
+    /* What becomes free is for the one that grows: a newcomer that took it would be its next victim, and so
+     * on for ever. */
+    if ((c->growing >> rank & 1u) != 0 && c->n_queued[rank] > 0) return WC_START_PENDING;
     for (uint32_t k = 0; k < c->n_queued[rank];) {
         uint32_t slot = wc_queue(c, rank)[k];
         const struct wc_slot *s = &wc_slots(c)[slot];

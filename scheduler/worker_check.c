@@ -153,7 +153,7 @@ static const char *wc_check_copies(const struct worker_core *c)
         const struct wc_copy *k = &wc_copies(c)[i];
         if (k->id == 0) continue;
         n++;
-        checkpoints += k->to_host;
+        checkpoints += k->to_host && !k->tail;
         const struct wc_slot *s = &wc_slots(c)[k->slot];
         bool here = s->state == WC_ACTIVE && s->arrival == k->arrival;
         if (!here && !k->left) return "a copy of a sequence that is gone is not marked";

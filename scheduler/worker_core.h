@@ -61,7 +61,9 @@
  * Host tier (cfg.pool.n_host > 0): full committed blocks of ACTIVE sequences are checkpointed while few copies are in
  * flight: those of preemptible classes below real-time always; of others, which only equals push out, when nothing else is to be
  * copied, one at a time, and when three quarters of the pool (or of their tenant's quota) are theirs and they might not fit
- * to their ends. Preempting forgets clean blocks and recomputes the unclean tail; a preempted sequence resumes by
+ * to their ends. Preempting forgets clean blocks; where all full ones are clean, the partly filled last one is copied out
+ * too, once its span is gone and behind everything else, if that is cheaper than computing it again; what is not clean is
+ * recomputed. A preempted sequence resumes by
  * swap-in when the measured copy time of its kept blocks is below the model's time to compute them (below real-time a share of
  * it: others' steps go on beside), else it starts over from what the prefix index has. Beside a running step, a real-time one
  * too, lower sequences that resume by swap-in get seat, blocks and copies ahead, where real-time is left a block for each of

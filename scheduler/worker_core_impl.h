@@ -87,8 +87,10 @@ struct wc_copy {
     uint64_t id; /* 0 = none */
     uint64_t arrival;
     uint32_t slot, copy; /* copy: kvpool's name */
+    uint32_t block, host;
     uint8_t to_host, left; /* left: its sequence gave up its seat, the block is held by the copy */
-    uint8_t pad[6];
+    uint8_t tail, waits;   /* a partly filled block; waits: until no step has its sequence */
+    uint8_t pad[4];
 };
 
 struct wc_session {
@@ -142,6 +144,8 @@ struct worker_core {
     uint32_t debug_turn; /* round robin of the debug switches */
     uint32_t tier_turn;  /* round robin of checkpoints */
     uint8_t draining, exited, planned, cold;
+    uint8_t growing; /* bit r: one of rank r with a seat waits for blocks that are coming */
+    uint8_t pad[7];
     uint64_t slots_at, queue_at, active_at, timers_at, names_at, spans_at, copies_at, ids_at;
     uint64_t pool_at, state_bytes, plan_at, order_at; /* byte offsets */
 };
@@ -329,6 +333,8 @@ void wc_cost_first_token(struct worker_core *c, struct wc_slot *s);
 uint64_t wc_cost_limit(const struct worker_core *c, uint8_t rank, uint32_t cls);
 /* The class that goes before real-time until it has got what it is owed; WC_NONE. */
 uint32_t wc_cost_floor(const struct worker_core *c);
+/* Is copying the partly filled last block out and back cheaper than computing it again? */
+bool wc_cost_tail_pays(const struct worker_core *c, uint32_t slot);
 /* Is copying back what the host has cheaper than computing it? */
 bool wc_cost_swap_pays(const struct worker_core *c, uint32_t slot);
 
@@ -336,6 +342,9 @@ bool wc_cost_swap_pays(const struct worker_core *c, uint32_t slot);
 void wc_swap_in(struct worker_core *c, uint32_t slot, struct wc_out *o); /* as many as may go */
 void wc_swap_ins(struct worker_core *c, struct wc_out *o);               /* of all who resume */
 void wc_checkpoint(struct worker_core *c, struct wc_out *o);
+/* Gives up the blocks and keeps what is on the host, the tail with it where that pays; false: nothing is kept. */
+bool wc_suspend(struct worker_core *c, uint32_t slot, struct wc_out *o);
+void wc_tail_go(struct worker_core *c, uint32_t slot, struct wc_out *o); /* no step has it any more */
 void wc_copy_end(struct worker_core *c, const struct worker_event *ev, struct wc_out *o);
 void wc_copies_left(struct worker_core *c, uint32_t slot); /* its sequence gave up its seat */
 void wc_publish(struct worker_core *c, uint32_t slot);

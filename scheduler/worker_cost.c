@@ -115,6 +115,18 @@ uint32_t wc_cost_floor(const struct worker_core *c)
     return best;
 }
 
+bool wc_cost_tail_pays(const struct worker_core *c, uint32_t slot)
+{
+    const struct wc_slot *s = &wc_slots(c)[slot];
+    uint32_t n = kvpool_committed(wc_pool(c), s->seq), tail = n % c->cfg.pool.block_tokens;
+    if (c->cfg.debug_resume == 2) return false; /* nothing comes back that way */
+    if (!c->planned) return true;
+    struct step_shape compute = {0}, none = {0};
+    step_shape_add(&compute, n - tail, tail, 0);
+    return 2 * c->copy_ns <= step_cost_ns(&c->cost[s->rank], &compute) -
+                                 step_cost_ns(&c->cost[s->rank], &none);
+}
+
 bool wc_cost_swap_pays(const struct worker_core *c, uint32_t slot)
 {
     const struct wc_slot *s = &wc_slots(c)[slot];
@@ -134,6 +146,6 @@ bool wc_cost_swap_pays(const struct worker_core *c, uint32_t slot)
     /* Computing stops the others, copying runs beside their steps: while it lasts one seat of all is
      * idle. What waits before it in the queue delays it, not them. A real-time one is not to wait longer
      * than its own computing would take. */
-    uint64_t copying = (uint64_t)((kept - hit) / bt + c->n_copies) * c->copy_ns;
+    uint64_t copying = (uint64_t)((kept - hit + bt - 1) / bt + c->n_copies) * c->copy_ns;
     return copying / (s->rank > 0 && c->n_active > 0 ? c->n_active : 1) <= computing;
 }

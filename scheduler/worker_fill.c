@@ -56,6 +56,7 @@ bool wc_grow(struct worker_core *c, uint8_t rank, struct wc_out *o)
         uint32_t slot = wc_order(c)[k];
         if (wc_slots(c)[slot].state == WC_ACTIVE) pending |= wc_grow_one(c, slot, o);
     }
+    c->growing = (uint8_t)((c->growing & ~(1u << rank)) | (unsigned)pending << rank);
     return pending;
 }
 

@@ -1,7 +1,8 @@
 /* Victims, and how blocks leave a sequence.
  *
- * Preempting copies nothing: what a checkpoint has brought to the host is kept there, the rest is
- * forgotten and computed again; ids and records stay. Blocks of a span in flight are only HELD from
+ * Preempting waits for no copy: what a checkpoint has brought to the host is kept there, and where that is
+ * every full block the partly filled last one goes there, too, while the others are somebody else's already; the
+ * rest is forgotten and computed again; ids and records stay. Blocks of a span in flight are only HELD from
  * then on: the engine may still write them, so nobody gets them before it confirmed the drop. */
 #include "scheduler/worker_core_impl.h"
 
@@ -37,8 +38,7 @@ void wc_leave_seat(struct worker_core *c, uint32_t slot, bool keep, struct wc_ou
     s->resuming = 0;
     s->ahead = 0;
     wc_copies_left(c, slot);
-    if (!keep || c->cfg.pool.n_host == 0 || kvpool_suspend(wc_pool(c), s->seq) == 0)
-        wc_close_seq(c, slot);
+    if (!keep || c->cfg.pool.n_host == 0 || !wc_suspend(c, slot, o)) wc_close_seq(c, slot);
 }
 
 void wc_preempt(struct worker_core *c, uint32_t slot, struct wc_out *o)

@@ -32,7 +32,8 @@ static uint32_t wc_step_find(const struct worker_core *c, uint64_t id)
 }
 
 /* The engine will not touch this span again: its blocks and its sequence are let go. */
-static void wc_span_gone(struct worker_core *c, uint32_t step, struct wc_span *sp)
+static void wc_span_gone(struct worker_core *c, uint32_t step, struct wc_span *sp,
+                         struct wc_out *o)
 {
     struct wc_slot *s = &wc_slots(c)[sp->slot];
     assert(sp->state != WC_SPAN_GONE && s->in_step != 0);
@@ -47,6 +48,7 @@ static void wc_span_gone(struct worker_core *c, uint32_t step, struct wc_span *s
     }
     s->in_next = 0;
     s->next_span = 0;
+    if (s->in_step == 0 && c->n_copies > 0) wc_tail_go(c, sp->slot, o);
 }
 
 void wc_step_parked(struct worker_core *c, const struct worker_event *ev)
@@ -76,7 +78,7 @@ void wc_span_dropped(struct worker_core *c, uint64_t step, uint32_t span, struct
     }
     c->steps[i].disturbed = 1;
     c->n_drops++;
-    wc_span_gone(c, i, sp);
+    wc_span_gone(c, i, sp, o);
     if (fault_on(FAULT_COMMIT_DROPPED) && s->state == WC_ACTIVE && sp->pos + sp->n < wc_target(s))
         kvpool_commit(wc_pool(c), s->seq, sp->pos + sp->n);
     if (s->state == WC_DROPPING && s->in_step == 0) wc_slot_free(c, sp->slot, o);
@@ -142,7 +144,7 @@ static void wc_span_end(struct worker_core *c, uint32_t step, struct wc_span *sp
     bool surplus = sp->ref && sp->state == WC_SPAN_DROP_ASKED;
     struct wc_slot *s = &wc_slots(c)[slot];
     bool valid = kvpool_hold_valid(wc_pool(c), sp->hold);
-    wc_span_gone(c, step, sp);
+    wc_span_gone(c, step, sp, o);
     if (s->state == WC_DROPPING) {
         c->account[s->cls].dropped += sp->n;
         if (s->in_step == 0) wc_slot_free(c, slot, o);

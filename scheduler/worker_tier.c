@@ -5,8 +5,9 @@
  * real-time has seats go at priority 1, which takes no time from a step, and few at once: what is in flight
  * holds its block until it ended.
  *
- * No copy needs a fence: a committed block is written by no step, and a block that is to be filled
- * was given out, so no step in flight holds it. */
+ * No copy needs a fence: a full committed block is written by no step, and a block that is to be filled was
+ * given out, so no step in flight holds it. The partly filled last block of one that is preempted is copied
+ * once its span is gone. */
 #include "scheduler/worker_core_impl.h"
 
 #include <assert.h>
@@ -27,8 +28,8 @@ void wc_publish(struct worker_core *c, uint32_t slot)
     kvpool_publish(wc_pool(c), s->seq, s->root, wc_ids(c, slot), s->rank);
 }
 
-static void wc_copy_begin(struct worker_core *c, uint32_t slot, const struct kv_copy *k,
-                          bool to_host, uint8_t priority, struct wc_out *o)
+static struct wc_copy *wc_copy_new(struct worker_core *c, uint32_t slot, const struct kv_copy *k,
+                                   bool to_host)
 {
     struct wc_copy *list = wc_copies(c), *copy = NULL;
     for (uint32_t i = 0; i < c->cfg.pool.max_copies && copy == NULL; i++) {
@@ -39,15 +40,54 @@ static void wc_copy_begin(struct worker_core *c, uint32_t slot, const struct kv_
                              .arrival = wc_slots(c)[slot].arrival,
                              .slot = slot,
                              .copy = k->copy,
+                             .block = k->block,
+                             .host = k->slot,
                              .to_host = to_host};
     c->n_copies++;
+    return copy;
+}
+
+static void wc_copy_emit(const struct wc_copy *copy, uint8_t priority, struct wc_out *o)
+{
     struct worker_action *a = wc_emit(o, WA_COPY);
-    a->slot = slot;
+    a->slot = copy->slot;
     a->copy.id = copy->id;
-    a->copy.to_host = to_host;
-    a->copy.block = k->block;
-    a->copy.host = k->slot;
+    a->copy.to_host = copy->to_host;
+    a->copy.block = copy->block;
+    a->copy.host = copy->host;
     a->copy.priority = priority;
+}
+
+static void wc_copy_begin(struct worker_core *c, uint32_t slot, const struct kv_copy *k,
+                          bool to_host, uint8_t priority, struct wc_out *o)
+{
+    wc_copy_emit(wc_copy_new(c, slot, k, to_host), priority, o);
+}
+
+bool wc_suspend(struct worker_core *c, uint32_t slot, struct wc_out *o)
+{
+    const struct wc_slot *s = &wc_slots(c)[slot];
+    if (s->resuming || !wc_cost_tail_pays(c, slot)) return kvpool_suspend(wc_pool(c), s->seq) > 0;
+    struct kv_copy k;
+    uint32_t kept = kvpool_suspend_tail(wc_pool(c), s->seq, &k);
+    if (k.copy == KV_COPY_NONE) return kept > 0;
+    struct wc_copy *copy = wc_copy_new(c, slot, &k, true);
+    copy->left = copy->tail = 1;
+    copy->waits = s->in_step != 0;
+    if (!copy->waits) wc_copy_emit(copy, 1, o);
+    return true;
+}
+
+void wc_tail_go(struct worker_core *c, uint32_t slot, struct wc_out *o)
+{
+    uint32_t seen = 0;
+    for (uint32_t i = 0; seen < c->n_copies; i++) {
+        struct wc_copy *k = &wc_copies(c)[i];
+        seen += k->id != 0;
+        if (k->id == 0 || !k->waits || k->slot != slot) continue;
+        k->waits = 0;
+        wc_copy_emit(k, 1, o);
+    }
 }
 
 void wc_swap_in(struct worker_core *c, uint32_t slot, struct wc_out *o)
@@ -185,5 +225,8 @@ void wc_copy_end(struct worker_core *c, const struct worker_event *ev, struct wc
     bool same = s->arrival == was.arrival && s->state == WC_ACTIVE;
     if (!was.to_host && ev->copy.ok) c->swap_in_positions += c->cfg.pool.block_tokens;
     if (same && s->resuming && !kvpool_resuming(wc_pool(c), s->seq)) wc_resumed(c, was.slot);
+    bool away = s->arrival == was.arrival && s->state == WC_WAITING && s->seq != KV_SEQ_NONE;
+    if (was.to_host && away && kvpool_kept(wc_pool(c), s->seq) == 0)
+        wc_close_seq(c, was.slot); /* its tail was all it had, and did not get there */
     wc_swap_ins(c, o);
 }

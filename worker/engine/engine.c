@@ -26,8 +26,11 @@ struct engine {
         uint64_t id;
         uint32_t n_spans, stamp;
         bool ended;
+        uint64_t dropped[(ENGINE_SPANS_MAX + 63) / 64]; /* spans that write no more */
     } live[ENGINE_STEPS_MAX];
-    uint32_t *written; /* [block] number of the last submit that writes it */
+    struct writer {
+        uint32_t stamp, span; /* number of the last submit that writes the block, and who in it */
+    } *written;
     uint32_t submits;
     struct copy_book copies;
 };
@@ -165,9 +168,10 @@ static struct live *live_free(struct engine *g)
     return NULL;
 }
 
-static bool span_ok(struct engine *g, const struct engine_span *s)
+static bool span_ok(struct engine *g, const struct engine_step *step, uint32_t span)
 {
     const struct engine_limits *l = g->limits;
+    const struct engine_span *s = &step->spans[span];
     if (s->n == 0 || s->ids == NULL || s->blocks == NULL || s->pos > l->n_ctx ||
         s->n > l->n_ctx - s->pos)
         return false;
@@ -186,9 +190,9 @@ static bool span_ok(struct engine *g, const struct engine_span *s)
      * everybody's. */
     for (uint32_t i = s->pos / l->block_tokens; i < used; i++) {
         uint32_t b = s->blocks[i];
-        if ((b != 0 && g->written[b] == g->submits) || g->copies.reads[b] != 0)
+        if ((b != 0 && g->written[b].stamp == g->submits) || g->copies.reads[b] != 0)
             return false;
-        g->written[b] = g->submits;
+        g->written[b] = (struct writer){g->submits, span};
     }
     return true;
 }
@@ -229,7 +233,7 @@ static bool step_ok(struct engine *g, const struct engine_step *step)
     }
     for (uint32_t i = 0; i < step->n_spans; i++) {
         tokens += step->spans[i].n;
-        if (tokens > l->max_tokens || !span_ok(g, &step->spans[i]))
+        if (tokens > l->max_tokens || !span_ok(g, step, i))
             return false;
     }
     for (uint32_t i = 0; i < step->n_rows; i++)
@@ -276,13 +280,16 @@ int engine_step_drop_span(struct engine *g, uint64_t step, uint32_t span)
 
 /* ---- copies ---- */
 
-/* A block that a live step writes may be read only behind that step. A block that came by copy is
- * written by no step any more. */
+/* A block that a live step writes may be read only behind that step, or when the span that writes it was
+ * dropped. A block that came by copy is written by no step any more. */
 static bool fence_ok(const struct engine *g, const struct engine_copy *c)
 {
     for (int i = 0; i < ENGINE_STEPS_MAX; i++) {
         const struct live *l = &g->live[i];
-        if (l->id != 0 && !l->ended && l->stamp == g->written[c->from] && l->id != c->after_step)
+        const struct writer *w = &g->written[c->from];
+        if (l->id == 0 || l->ended || l->stamp != w->stamp || l->id == c->after_step)
+            continue;
+        if ((l->dropped[w->span / 64] >> w->span % 64 & 1u) == 0)
             return false;
     }
     return true;
@@ -317,7 +324,7 @@ static void copy_ended(struct engine *g, uint64_t id)
     struct engine_copy c = copy_book_end(&g->copies, id);
     assert(c.id == id);
     if (c.kind != ENGINE_COPY_BLOCK_TO_HOST)
-        g->written[c.to] = 0;
+        g->written[c.to].stamp = 0;
 }
 
 /* ---- completions and results ---- */
@@ -340,9 +347,11 @@ int engine_poll(struct engine *g, struct engine_completion *out, int max)
 {
     int n = g->chaos != NULL ? poll_through_chaos(g, out, max) : g->ops->poll(g->backend, out, max);
     for (int i = 0; i < n; i++) {
-        struct live *l = out[i].kind == ENGINE_STEP_END ? live_find(g, out[i].id) : NULL;
-        if (l != NULL)
+        struct live *l = live_find(g, out[i].id);
+        if (out[i].kind == ENGINE_STEP_END && l != NULL)
             l->ended = true;
+        if (out[i].kind == ENGINE_SPAN_DROPPED && l != NULL)
+            l->dropped[out[i].span / 64] |= (uint64_t)1 << out[i].span % 64;
         if (out[i].kind == ENGINE_COPY_END)
             copy_ended(g, out[i].id);
     }

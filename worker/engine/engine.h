@@ -149,7 +149,7 @@ struct engine_completion {
  * compared on the way in. A copy reads its source between fence and COPY_END; the caller keeps both ends untouched until
  * it has polled COPY_END. submit returns -1 for what can be known: no host tier, ENGINE_COPIES_MAX live, a wrong id or
  * end (block 0 too), an end that a live copy writes, a target that a live copy reads, a source that a live step writes
- * without a fence behind that step. A step that reads what a live copy writes, or writes what it reads, is refused too.
+ * without a fence behind that step and without DROPPED of the span that writes it. A step that reads what a live copy writes, or writes what it reads, is refused too.
  * COPY_END's device_ns is the copy's own time: CPU time, or what throttle and null_copy_ns make of it; waiting for the
  * fence, the queue and a core is not in it. block_stride bytes are copied. */
 #define ENGINE_COPIES_MAX 64

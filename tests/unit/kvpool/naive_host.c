@@ -1,6 +1,8 @@
 /* Slots and copies of the model, and the comparison. */
 #include "tests/unit/kvpool/naive_pool.h"
 
+#include "base/hash.h"
+
 #include <string.h>
 
 static int naive_slot_status(const struct naive *m, uint32_t slot)
@@ -23,14 +25,35 @@ void naive_settle(struct naive *m)
     }
 }
 
+static bool naive_filling(const struct naive *m, int slot)
+{
+    for (uint32_t c = 0; c < m->cfg.max_copies; c++) {
+        const struct naive_copy *f = &m->copies[c];
+        if (f->live && f->to_host && (int)f->slot == slot) return true;
+    }
+    return false;
+}
+
 bool naive_clean(const struct naive *m, uint32_t block)
 {
     int slot = m->blocks[block].slot;
-    for (uint32_t c = 0; c < m->cfg.max_copies; c++) {
-        const struct naive_copy *f = &m->copies[c];
-        if (f->live && f->to_host && (int)f->slot == slot) return false;
-    }
-    return slot != NAIVE_NONE;
+    return slot != NAIVE_NONE && !naive_filling(m, slot);
+}
+
+uint64_t naive_bytes(const struct naive_seq *s, uint32_t positions)
+{
+    return hash64(s->ids, positions * sizeof s->ids[0], s->text + 77);
+}
+
+static bool naive_is_tail(const struct naive_seq *s, uint32_t at)
+{
+    return s->tail != 0 && at + 1 == s->n_kept;
+}
+
+uint32_t naive_positions(const struct naive_seq *s, uint32_t blocks)
+{
+    if (s->tail == 0 || blocks != s->n_kept) return blocks * NAIVE_TOKENS;
+    return (blocks - 1) * NAIVE_TOKENS + s->tail;
 }
 
 static uint32_t naive_live_copies(const struct naive *m)
@@ -89,14 +112,43 @@ uint32_t naive_suspend(struct naive *m, uint32_t seq)
     for (; m->cfg.n_host > 0 && k < full; k++) {
         bool listed = k < s->n_kept && s->kept[k] != NAIVE_NONE;
         if (!listed && !naive_clean(m, s->table[k])) break;
+        if (listed && naive_is_tail(s, k) && naive_filling(m, s->kept[k])) break;
         kept[k] = listed ? s->kept[k] : m->blocks[s->table[k]].slot;
     }
     for (uint32_t i = 0; i < k; i++) m->slots[kept[i]].refs++;
+    uint32_t tail = k == s->n_kept ? s->tail : 0;
     naive_reset(m, seq);
     s->n_kept = k;
+    s->tail = tail;
     memcpy(s->kept, kept, k * sizeof *kept);
     memset(s->begun, 0, sizeof s->begun);
-    return k * NAIVE_TOKENS;
+    return naive_positions(s, k);
+}
+
+uint32_t naive_suspend_tail(struct naive *m, uint32_t seq, struct kv_copy k)
+{
+    struct naive_seq *s = &m->seqs[seq];
+    uint32_t full = s->committed / NAIVE_TOKENS, tail = s->committed % NAIVE_TOKENS;
+    bool can = m->cfg.n_host > 0 && naive_live_copies(m) < m->cfg.max_copies && !s->resuming;
+    bool room = false;
+    for (uint32_t i = 0; i < full; i++) can &= naive_clean(m, s->table[i]);
+    for (uint32_t i = 0; i < m->cfg.n_host; i++)
+        room |= m->slots[i].status == NAIVE_FREE || m->slots[i].status == NAIVE_LOOSE;
+    REQUIRE((k.copy != KV_COPY_NONE) == (can && room && tail != 0));
+    if (k.copy == KV_COPY_NONE) return naive_suspend(m, seq);
+    REQUIRE(k.block == s->table[full]);
+    naive_take_slot(m, k.slot);
+    m->slots[k.slot].block = 0;
+    m->slots[k.slot].bytes = ++m->garbage; /* until it ended */
+    naive_begin(m, k, true, seq, full);
+    (void)naive_suspend(m, seq);
+    REQUIRE(s->n_kept == full);
+    m->copies[k.copy].seq = (int)seq;
+    m->slots[k.slot].refs++;
+    s->kept[full] = (int)k.slot;
+    s->n_kept = full + 1;
+    s->tail = tail;
+    return naive_positions(s, s->n_kept);
 }
 
 /* All that were waited for are there or given up. */
@@ -112,8 +164,8 @@ static void naive_arrived(struct naive *m, uint32_t seq)
         naive_cut(m, seq, good);
         s->reserved = good * NAIVE_TOKENS;
     }
-    s->committed = good * NAIVE_TOKENS;
-    s->n_kept = s->good = 0;
+    s->committed = s->bad < NAIVE_TABLE ? good * NAIVE_TOKENS : naive_positions(s, good);
+    s->n_kept = s->tail = s->good = 0;
     s->bad = NAIVE_TABLE;
     s->resuming = false;
 }
@@ -126,7 +178,7 @@ static uint32_t naive_refind(const struct naive *m, const struct naive_seq *s, u
     memset(found, 0, NAIVE_TABLE * sizeof *found);
     for (uint32_t i = 0; i < last; i++) {
         found[i] = m->cfg.prefix_cache ? naive_find(m, s->names[i]) : 0;
-        if (found[i] == 0 && i >= s->n_kept) break;
+        if (found[i] == 0 && (i >= s->n_kept || naive_is_tail(s, i))) break;
         if (i >= good) good = i + 1;
     }
     return good;
@@ -174,8 +226,10 @@ void naive_resume(struct naive *m, uint32_t seq, uint32_t positions, uint32_t n_
         if (!gap) s->committed = (i + 1) * NAIVE_TOKENS;
         if (found[i] == 0) continue;
         struct naive_slot *slot = &m->slots[s->kept[i]];
+        bool whole = !naive_is_tail(s, i);
         slot->refs--;
-        if (m->blocks[found[i]].slot == NAIVE_NONE && slot->block == 0) {
+        if (!whole) s->tail = 0;
+        if (whole && m->blocks[found[i]].slot == NAIVE_NONE && slot->block == 0) {
             m->blocks[found[i]].slot = s->kept[i];
             slot->block = found[i];
         }
@@ -190,6 +244,7 @@ void naive_swap_in(struct naive *m, uint32_t seq, bool begun, struct kv_copy k)
     uint32_t at = 0;
     bool can = s->resuming && naive_live_copies(m) < m->cfg.max_copies;
     while (can && at < s->n_kept && (s->kept[at] == NAIVE_NONE || s->begun[at])) at++;
+    if (can && naive_is_tail(s, at) && naive_filling(m, s->kept[at])) can = false;
     REQUIRE(begun == (can && at < s->n_kept));
     if (!begun) return;
     REQUIRE(k.block == s->table[at] && (int)k.slot == s->kept[at]);
@@ -201,7 +256,7 @@ static void naive_swapped_in(struct naive *m, const struct naive_copy *f, bool o
 {
     struct naive_seq *s = &m->seqs[f->seq];
     struct naive_slot *slot = &m->slots[f->slot];
-    if (ok && slot->block == 0) {
+    if (ok && slot->block == 0 && !naive_is_tail(s, f->at)) {
         slot->block = f->block;
         m->blocks[f->block].slot = (int)f->slot;
     }
@@ -213,6 +268,21 @@ static void naive_swapped_in(struct naive *m, const struct naive_copy *f, bool o
         m->slots[s->kept[i]].refs--;
         s->kept[i] = NAIVE_NONE;
     }
+    naive_arrived(m, (uint32_t)f->seq);
+}
+
+static void naive_tail_lost(struct naive *m, const struct naive_copy *f)
+{
+    struct naive_seq *s = &m->seqs[f->seq];
+    if (!naive_is_tail(s, f->at) || s->kept[f->at] != (int)f->slot) return;
+    m->slots[f->slot].refs--;
+    s->kept[f->at] = NAIVE_NONE;
+    if (!s->resuming) {
+        s->n_kept = f->at;
+        s->tail = 0;
+        return;
+    }
+    if (f->at < s->bad) s->bad = f->at;
     naive_arrived(m, (uint32_t)f->seq);
 }
 
@@ -228,6 +298,7 @@ void naive_copy_end(struct naive *m, uint32_t copy, bool ok)
         if (!ok) {
             b->slot = NAIVE_NONE;
             m->slots[f.slot].block = 0;
+            if (f.seq != NAIVE_NONE) naive_tail_lost(m, &f);
         }
     } else {
         m->swap_ins += ok;
@@ -257,9 +328,13 @@ static void naive_compare_seq(const struct naive *m, const struct kvpool *p, uin
     REQUIRE(kvpool_own_blocks(p, seq) == own);
     REQUIRE(kvpool_unclean(p, seq) == unclean);
     REQUIRE(kvpool_resuming(p, seq) == s->resuming);
-    REQUIRE(kvpool_kept(p, seq) == (s->resuming ? 0 : s->n_kept * NAIVE_TOKENS));
-    for (uint32_t k = 0; !s->resuming && k < s->n_kept; k++)
-        REQUIRE(m->slots[s->kept[k]].bytes == s->names[k]);
+    if (n > 0 && !s->resuming && s->committed % NAIVE_TOKENS != 0)
+        REQUIRE(m->blocks[table[full]].bytes == naive_bytes(s, s->committed));
+    REQUIRE(kvpool_kept(p, seq) == (s->resuming ? 0 : naive_positions(s, s->n_kept)));
+    for (uint32_t k = 0; !s->resuming && k < s->n_kept; k++) {
+        if (!naive_filling(m, s->kept[k]))
+            REQUIRE(m->slots[s->kept[k]].bytes == naive_bytes(s, naive_positions(s, k + 1)));
+    }
 }
 
 static void naive_compare_stats(const struct naive *m, const struct kvpool *p)

@@ -164,6 +164,8 @@ void naive_commit(struct naive *m, uint32_t seq, uint32_t positions)
         REQUIRE(b->refs == 1 && !b->published && b->slot == NAIVE_NONE); /* written by one alone */
         b->bytes = s->names[k];
     }
+    if (positions % NAIVE_TOKENS != 0)
+        m->blocks[s->table[positions / NAIVE_TOKENS]].bytes = naive_bytes(s, positions);
     s->committed = positions;
 }
 
@@ -185,7 +187,7 @@ void naive_reset(struct naive *m, uint32_t seq)
         if (s->kept[k] != NAIVE_NONE) m->slots[s->kept[k]].refs--;
     }
     naive_cut(m, seq, 0);
-    s->n_kept = s->good = s->reserved = s->committed = s->looked = 0;
+    s->n_kept = s->tail = s->good = s->reserved = s->committed = s->looked = 0;
     s->bad = NAIVE_TABLE;
     s->resuming = false;
 }

@@ -45,10 +45,12 @@ struct naive_seq {
     uint32_t looked; /* blocks that publish looked at */
     uint32_t table[NAIVE_TABLE];
     uint32_t n_kept, good, bad; /* bad: first block whose swap-in failed, NAIVE_TABLE = none */
+    uint32_t tail;              /* positions in the last kept slot where it is no whole block, 0 */
     int kept[NAIVE_TABLE];      /* slots */
     bool begun[NAIVE_TABLE];
     /* what it is about, from the driver */
     struct hash128 root;
+    uint64_t text;
     int32_t ids[NAIVE_TABLE * NAIVE_TOKENS + 1];
     uint64_t names[NAIVE_TABLE];
     uint8_t rank;
@@ -105,6 +107,7 @@ void naive_shrink(struct naive *m, uint32_t n);
 
 void naive_checkpoint(struct naive *m, uint32_t seq, bool begun, struct kv_copy k);
 uint32_t naive_suspend(struct naive *m, uint32_t seq);
+uint32_t naive_suspend_tail(struct naive *m, uint32_t seq, struct kv_copy k);
 void naive_resume(struct naive *m, uint32_t seq, uint32_t positions, uint32_t n_ids, int rc,
                   const uint32_t *table);
 void naive_swap_in(struct naive *m, uint32_t seq, bool begun, struct kv_copy k);
@@ -120,6 +123,10 @@ void naive_join(struct naive *m, uint32_t account, uint32_t block);
 void naive_rest(struct naive *m, uint32_t block);
 void naive_cut(struct naive *m, uint32_t seq, uint32_t n);
 uint32_t naive_find(const struct naive *m, uint64_t name); /* 0 = none */
+/* Positions that the first `blocks` kept entries stand for. */
+uint32_t naive_positions(const struct naive_seq *s, uint32_t blocks);
+/* The bytes of a block that is filled up to this position of the sequence. */
+uint64_t naive_bytes(const struct naive_seq *s, uint32_t positions);
 bool naive_clean(const struct naive *m, uint32_t block);
 uint32_t naive_account_blocks(const struct naive *m, uint32_t account);
 

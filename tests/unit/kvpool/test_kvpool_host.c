@@ -140,6 +140,68 @@ START_TEST(test_suspend_and_resume_with_swap_ins)
 }
 END_TEST
 
+/* 14 positions are three blocks and two positions: all of it is kept, and comes back. */
+START_TEST(test_a_tail_goes_and_comes_back)
+{
+    uint32_t a = computed(14);
+    struct kv_copy out, k;
+    ck_assert_uint_eq(save(a), 3);
+    ck_assert_uint_eq(kvpool_suspend_tail(pool, a, &out), 14);
+    ck_assert_uint_ne(out.copy, KV_COPY_NONE);
+    ck_assert_uint_eq(kvpool_kept(pool, a), 14);
+    ck_assert_uint_eq(kvpool_stats(pool).held, 1); /* the tail's block, by its copy */
+    ck_assert_int_eq(resume(a, 14), 0);
+    for (int i = 0; i < 3; i++) {
+        ck_assert(kvpool_swap_in(pool, a, &k));
+        ck_assert(kvpool_copy_end(pool, k.copy, true));
+    }
+    ck_assert(!kvpool_swap_in(pool, a, &k)); /* its slot is being filled */
+    ck_assert(kvpool_resuming(pool, a));
+    ck_assert(kvpool_copy_end(pool, out.copy, true));
+    ck_assert(kvpool_swap_in(pool, a, &k));
+    ck_assert_uint_eq(k.slot, out.slot);
+    ck_assert_uint_ne(k.block, out.block); /* that one was somebody's, or free, meanwhile */
+    ck_assert(kvpool_copy_end(pool, k.copy, true));
+    ck_assert(!kvpool_resuming(pool, a));
+    ck_assert_uint_eq(kvpool_committed(pool, a), 14);
+    ck_assert_int_eq(kvpool_reserve(pool, a, 16), 0);
+    kvpool_commit(pool, a, 16); /* filled up, it is a block like any other */
+    ck_assert_uint_eq(kvpool_unclean(pool, a), 1);
+}
+END_TEST
+
+/* Its copy fails while the sequence is away, and while it is coming back. */
+START_TEST(test_a_tail_that_is_lost)
+{
+    for (int back = 0; back < 2; back++) {
+        uint32_t a = computed(14);
+        struct kv_copy out;
+        (void)save(a);
+        ck_assert_uint_eq(kvpool_suspend_tail(pool, a, &out), 14);
+        if (back) ck_assert_int_eq(resume(a, 14), 0);
+        ck_assert(kvpool_copy_end(pool, out.copy, false));
+        if (!back) {
+            ck_assert_uint_eq(kvpool_kept(pool, a), 12);
+            ck_assert_int_eq(resume(a, 14), 0);
+        }
+        ck_assert_uint_eq(swap_all(a), 3);
+        ck_assert_uint_eq(kvpool_committed(pool, a), 12);
+        kvpool_seq_close(pool, a);
+    }
+    /* no slot, no copy, a full block that is not clean, or nothing in the last block: as suspend */
+    uint32_t b = computed(14);
+    struct kv_copy none;
+    ck_assert_uint_eq(kvpool_suspend_tail(pool, b, &none), 0);
+    ck_assert_uint_eq(none.copy, KV_COPY_NONE);
+    kvpool_seq_close(pool, b);
+    b = computed(12);
+    (void)save(b);
+    ck_assert_uint_eq(kvpool_suspend_tail(pool, b, &none), 12);
+    ck_assert_uint_eq(none.copy, KV_COPY_NONE);
+    ck_assert_uint_eq(kvpool_stats(pool).copies, 0);
+}
+END_TEST
+
 START_TEST(test_resume_is_all_or_nothing)
 {
     uint32_t a = computed(12), size = (uint32_t)kvpool_bytes(&cfg);
@@ -371,6 +433,8 @@ int main(void)
     tcase_add_test(tc, test_copies_run_out);
     tcase_add_test(tc, test_suspend_keeps_the_clean_front_alone);
     tcase_add_test(tc, test_suspend_and_resume_with_swap_ins);
+    tcase_add_test(tc, test_a_tail_goes_and_comes_back);
+    tcase_add_test(tc, test_a_tail_that_is_lost);
     tcase_add_test(tc, test_resume_is_all_or_nothing);
     tcase_add_test(tc, test_resume_attaches_what_the_index_has);
     tcase_add_test(tc, test_resume_copies_only_what_was_evicted);

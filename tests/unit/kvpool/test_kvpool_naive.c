@@ -19,7 +19,7 @@ static const char *const kind_names[N_KINDS] = {
 struct run {
     struct naive m;
     struct kvpool *p;
-    uint64_t seed, counter, unique;
+    uint64_t seed, counter, unique, tails;
     uint64_t done[N_KINDS], refused[N_KINDS];
 };
 
@@ -39,10 +39,11 @@ static void draw_text(struct run *r, uint32_t seq)
     int32_t own = (int32_t)(1000000 + r->unique++ % 1000000);
     s->rank = (uint8_t)pick(r, 2);
     s->root = prefix_root(&text, 1, text & 1u);
+    s->text = text;
     for (uint32_t i = 0; i < n; i++)
         s->ids[i] = i < leaves ? (int32_t)((text / 2) * 1000 + i) : own + (int32_t)i;
     for (uint32_t k = 0; k < NAIVE_TABLE; k++)
-        s->names[k] = hash64(s->ids, (k + 1) * NAIVE_TOKENS * sizeof s->ids[0], text + 77);
+        s->names[k] = naive_bytes(s, (k + 1) * NAIVE_TOKENS);
 }
 
 static bool is_bare(const struct naive_seq *s)
@@ -134,7 +135,7 @@ static bool op_unhold(struct run *r)
 static bool op_forget(struct run *r, uint32_t seq)
 {
     struct naive_seq *s = &r->m.seqs[seq];
-    uint32_t floor = s->resuming ? s->good * NAIVE_TOKENS : s->committed;
+    uint32_t floor = s->resuming ? naive_positions(s, s->good) : s->committed;
     if (s->reserved <= floor) return false;
     uint32_t at = floor + pick(r, s->reserved - floor + 1);
     kvpool_forget(r->p, seq, at);
@@ -152,15 +153,23 @@ static bool op_checkpoint(struct run *r, uint32_t seq)
 
 static bool op_suspend(struct run *r, uint32_t seq)
 {
-    uint32_t kept = kvpool_suspend(r->p, seq);
-    REQUIRE(kept == naive_suspend(&r->m, seq));
+    struct kv_copy k;
+    uint32_t kept;
+    if (pick(r, 2) == 0) {
+        kept = kvpool_suspend(r->p, seq);
+        REQUIRE(kept == naive_suspend(&r->m, seq));
+    } else {
+        kept = kvpool_suspend_tail(r->p, seq, &k);
+        REQUIRE(kept == naive_suspend_tail(&r->m, seq, k));
+        r->tails += k.copy != KV_COPY_NONE;
+    }
     return kept > 0;
 }
 
 static bool op_resume(struct run *r, uint32_t seq)
 {
     struct naive_seq *s = &r->m.seqs[seq];
-    uint32_t most = r->m.cfg.max_seq_blocks * NAIVE_TOKENS, kept = s->n_kept * NAIVE_TOKENS, n;
+    uint32_t most = r->m.cfg.max_seq_blocks * NAIVE_TOKENS, kept = naive_positions(s, s->n_kept), n;
     if (r->m.cfg.n_host == 0 || s->n > 0 || s->resuming) return false;
     uint32_t positions = kept + pick(r, most - kept + 1), n_ids = pick(r, most + 2);
     bool named = pick(r, 3) != 0;
@@ -248,11 +257,11 @@ static void print_done(const struct run *r)
         printf("%s %llu (%llu)%s", kind_names[k], (unsigned long long)r->done[k],
                (unsigned long long)r->refused[k], k == N_KINDS - 1 ? "\n" : ", ");
     printf("hits %llu misses %llu evictions %llu checkpoints %llu swap-ins %llu failures %llu "
-           "dropped %llu\n",
+           "dropped %llu tails %llu\n",
            (unsigned long long)r->m.hits, (unsigned long long)r->m.misses,
            (unsigned long long)r->m.evictions, (unsigned long long)r->m.checkpoints,
            (unsigned long long)r->m.swap_ins, (unsigned long long)r->m.failures,
-           (unsigned long long)r->m.dropped);
+           (unsigned long long)r->m.dropped, (unsigned long long)r->tails);
 }
 
 /* `every`: calls per run of the auditor and the comparison. */

@@ -463,6 +463,8 @@ static bool world_losable(const struct world_chan *c)
 {
     if (c->n == 0) return false;
     enum world_kind k = c->at[0].kind;
+    /* without a slot it is not repeated: the worker's shell keeps it until it was sent */
+    if (k == WM_TOKENS && c->at[0].finish == FINISH_HANDED_BACK) return false;
     return k == WM_TOKENS || k == WM_CANCEL || k == WM_GAP || k == WM_ACK || k == WM_STATUS;
 }
 
