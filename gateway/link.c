@@ -1,6 +1,7 @@
 /* link.c - the gateway's side of the worker link: peers to sessions, messages to events and back.
  */
 #include "gateway/dispatch_priv.h"
+#include "gateway/tenants.h"
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -100,9 +101,29 @@ static void count_engine(struct dispatch *d, const struct link_session *s,
                  m->n_accounts);
 }
 
+/* What tenants had of this worker, through any gateway; before the entries, so that nothing is free for a moment.
+ * A tenant that is not ours counts in no account here. */
+static void count_tenants(struct dispatch *d, uint32_t i, const struct msg_tokens *m)
+{
+    for (uint32_t k = 0; k < m->n_tenants; k++) {
+        const struct msg_tenant *t = &m->tenants[k];
+        const struct tenant *known = tenants_by_name(d->g->tenants, t->name);
+        struct gateway_event ev = {.kind = GE_ACCOUNT, .worker = i};
+        if (known == NULL) continue;
+        ev.account.tenant = known->index;
+        ev.account.cls = t->cls;
+        ev.account.prompt_first = t->prompt_first;
+        ev.account.output = t->output;
+        dispatch_event(d, &ev);
+    }
+    struct gateway_event ev = {.kind = GE_ACCOUNT, .worker = i, .account.all = true};
+    if (m->tenants_all) dispatch_event(d, &ev);
+}
+
 static void on_tokens(struct dispatch *d, uint32_t i, const struct msg_tokens *m)
 {
     count_engine(d, &d->sessions[i], m);
+    if (d->g->tenants != NULL) count_tenants(d, i, m);
     for (uint32_t k = 0; k < m->n; k++) {
         const struct msg_tokens_entry *t = &m->entries[k];
         if (!ids_valid(d, t)) { /* not a worker of this vocabulary, whatever its HELLO said */
@@ -139,6 +160,7 @@ static void on_status(struct dispatch *d, uint32_t i, const struct msg_status *m
     memcpy(ev.status.window, m->window, sizeof ev.status.window);
     ev.status.free_blocks = m->blocks_free + m->blocks_cached; /* cached ones are room */
     ev.status.draining = m->draining;
+    memcpy(ev.status.started_tag, m->started_tag, sizeof ev.status.started_tag);
     dispatch_event(d, &ev);
 }
 

@@ -1,5 +1,6 @@
 #include "gateway/tenants_priv.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "gateway/class_choice.h"
@@ -289,10 +290,20 @@ bool tenants_find(const struct tenants *ts, const char *key, size_t n, struct ke
     return key != NULL && key_index_find(ts->keys, key, n, out);
 }
 
-struct tenant *tenants_by_name(const struct tenants *ts, const char *name)
+static bool is_called(const struct tenants *ts, uint32_t i, const char *name)
 {
+    return i < ts->high && ts->list[i] && strcmp(ts->list[i]->line.name, name) == 0;
+}
+
+/* Workers' messages name tenants all the time: the same place is looked at first. */
+struct tenant *tenants_by_name(struct tenants *ts, const char *name)
+{
+    uint16_t *hint = &ts->hint[hash64(name, strlen(name), 0) % 4096];
+    if (*hint != 0 && is_called(ts, *hint - 1u, name)) return ts->list[*hint - 1u];
     for (uint32_t i = 0; i < ts->high; i++) {
-        if (ts->list[i] && strcmp(ts->list[i]->line.name, name) == 0) return ts->list[i];
+        if (!is_called(ts, i, name)) continue;
+        *hint = (uint16_t)(i + 1);
+        return ts->list[i];
     }
     return NULL;
 }

@@ -59,7 +59,7 @@ int tenants_apply(struct tenants *t, struct tenants_load *l, struct err *e);
 
 /* Whose key it is. Open: everybody's; `key` is not looked at. */
 bool tenants_find(const struct tenants *t, const char *key, size_t n, struct key_grant *out);
-struct tenant *tenants_by_name(const struct tenants *t, const char *name); /* NULL = none */
+struct tenant *tenants_by_name(struct tenants *t, const char *name); /* NULL = none */
 uint32_t tenants_keys(const struct tenants *t);
 uint32_t tenants_count(const struct tenants *t);
 /* Row `i` of tenants_count, those on their way out included. */

@@ -13,6 +13,7 @@ struct tenants {
     bool untold[TENANTS_LIVE_MAX]; /* the dispatcher does not know yet what is at this index */
     struct key_index *keys;
     uint32_t n_keys;
+    uint16_t hint[4096];           /* by hash of a name: 1 + its index when it was last asked for */
     uv_timer_t timer;              /* waiters for budgets */
     bool has_timer;
     int open_handles;

@@ -32,6 +32,7 @@
 #define MSG_STOP_BYTES_MAX 1024
 #define MSG_STOP_IDS_MAX 64
 #define MSG_BIAS_MAX 1024
+#define MSG_TENANTS_MAX 1024       /* rows of tenants' counters in one TOKENS */
 #define MSG_TOP_MAX 20
 #define MSG_SALT_MAX 256
 #define MSG_ENTRIES_MAX 65536
@@ -103,6 +104,7 @@ struct msg_status {
     /* added later, one array; all 0 from a worker that does not send it */
     uint32_t blocks_cached, host_total, host_free;
     uint64_t cache_hits, cache_misses, swap_ins, recomputes, copy_ns, faults, evictions;
+    uint64_t started_tag[CLASSES_MAX]; /* n_classes: start tag of the one started last, 0 = none yet */
 };
 
 struct msg_bias { int32_t id; float bias; };
@@ -149,9 +151,13 @@ struct msg_tokens_entry {
                                       worker that does not send it */
 };
 struct msg_account { uint8_t cls; uint64_t prompt_first, output, recomputed, dropped; };
+/* What a tenant had of a class since the worker's start, whichever gateway asked; a prompt counts with its first id. */
+struct msg_tenant { char name[MSG_NAME_MAX]; uint8_t cls; uint64_t prompt_first, output; };
 struct msg_tokens {
     struct msg_tokens_entry *entries; uint32_t n;
     struct msg_account *accounts; uint32_t n_accounts;
+    struct msg_tenant *tenants; uint32_t n_tenants; /* what changed since the session's last one; none from older workers */
+    bool tenants_all;              /* with these this session has shown all: who was not shown had nothing so far */
 };
 
 struct msg_sub { struct sub_id sub; uint32_t from; };  /* CANCEL, GAP (from), ACK */

@@ -187,6 +187,9 @@ static int check_tokens(const struct msg_tokens *t, struct err *e)
     TRY(in_range(e, t->n_accounts, 0, CLASSES_MAX, "accounts"));
     for (uint32_t i = 0; i < t->n_accounts; i++)
         TRY(in_range(e, t->accounts[i].cls, 0, CLASSES_MAX - 1, "accounts"));
+    TRY(in_range(e, t->n_tenants, 0, MSG_TENANTS_MAX, "tenants"));
+    for (uint32_t i = 0; i < t->n_tenants; i++)
+        TRY(in_range(e, t->tenants[i].cls, 0, CLASSES_MAX - 1, "tenants"));
     return 0;
 }
 

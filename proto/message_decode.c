@@ -141,6 +141,9 @@ static void get_status(struct wire *w, struct wire_array *a, struct msg_status *
     s->draining = wire_bool(w, a, "draining");
     if (a->left > 0)
         get_status_kv(w, a, s);
+    uint32_t n = a->left > 0 ? wire_count(w, a, CLASSES_MAX, "started_tag") : 0;
+    for (uint32_t i = 0; i < n && !w->bad; i++)
+        s->started_tag[i] = get_u64(w, NULL, "started_tag");
 }
 
 static void get_stops(struct wire *w, struct wire_array *a, struct msg_submit *s)
@@ -276,6 +279,21 @@ static void get_accounts(struct wire *w, struct wire_array *a, struct msg_tokens
     }
 }
 
+static void get_tenants(struct wire *w, struct wire_array *a, struct msg_tokens *t)
+{
+    t->n_tenants = wire_count(w, a, MSG_TENANTS_MAX, "tenants");
+    t->tenants = wire_alloc(w, t->n_tenants, sizeof(*t->tenants));
+    for (uint32_t i = 0; i < t->n_tenants && !w->bad; i++) {
+        struct wire_array f = wire_open(w, NULL, 4, "tenants");
+        wire_text(w, &f, t->tenants[i].name, sizeof t->tenants[i].name, "tenants");
+        t->tenants[i].cls = get_u8(w, &f, "tenants");
+        t->tenants[i].prompt_first = get_u64(w, &f, "tenants");
+        t->tenants[i].output = get_u64(w, &f, "tenants");
+        wire_close(w, &f);
+    }
+    t->tenants_all = wire_bool(w, a, "tenants_all");
+}
+
 static void get_tokens(struct wire *w, struct wire_array *a, struct msg_tokens *t)
 {
     t->n = wire_count(w, a, MSG_ENTRIES_MAX, "entries");
@@ -283,6 +301,8 @@ static void get_tokens(struct wire *w, struct wire_array *a, struct msg_tokens *
     for (uint32_t i = 0; i < t->n && !w->bad; i++)
         get_tokens_entry(w, &t->entries[i]);
     get_accounts(w, a, t);
+    if (a->left >= 2)
+        get_tenants(w, a, t);
 }
 
 static void get_body(struct wire *w, struct wire_array *a, struct msg *m)

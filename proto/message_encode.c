@@ -91,7 +91,7 @@ static void put_sync(struct buf *b, const struct msg_sync *s)
 
 static void put_status(struct buf *b, const struct msg_status *s)
 {
-    value_put_array(b, 17);
+    value_put_array(b, 18);
     value_put_uint(b, MSG_STATUS);
     value_put_uint(b, s->number);
     put_u32s(b, s->waiting, s->n_classes);
@@ -121,6 +121,9 @@ static void put_status(struct buf *b, const struct msg_status *s)
     value_put_uint(b, s->copy_ns);
     value_put_uint(b, s->faults);
     value_put_uint(b, s->evictions);
+    value_put_array(b, s->n_classes);
+    for (uint32_t i = 0; i < s->n_classes; i++)
+        value_put_uint(b, s->started_tag[i]);
 }
 
 /* One nested array, so that sampling can grow without moving what follows. */
@@ -213,9 +216,22 @@ static void put_tokens_entry(struct buf *b, const struct msg_tokens_entry *t)
     value_put_uint(b, t->cached);
 }
 
+static void put_tenants(struct buf *b, const struct msg_tokens *t)
+{
+    value_put_array(b, t->n_tenants);
+    for (uint32_t i = 0; i < t->n_tenants; i++) {
+        value_put_array(b, 4);
+        put_text(b, t->tenants[i].name);
+        value_put_uint(b, t->tenants[i].cls);
+        value_put_uint(b, t->tenants[i].prompt_first);
+        value_put_uint(b, t->tenants[i].output);
+    }
+    value_put_bool(b, t->tenants_all);
+}
+
 static void put_tokens(struct buf *b, const struct msg_tokens *t)
 {
-    value_put_array(b, 3);
+    value_put_array(b, 5);
     value_put_uint(b, MSG_TOKENS);
     value_put_array(b, t->n);
     for (uint32_t i = 0; i < t->n; i++)
@@ -229,6 +245,7 @@ static void put_tokens(struct buf *b, const struct msg_tokens *t)
         value_put_uint(b, t->accounts[i].recomputed);
         value_put_uint(b, t->accounts[i].dropped);
     }
+    put_tenants(b, t);
 }
 
 static void put_one_sub(struct buf *b, enum msg_kind kind, const struct msg_sub *s)

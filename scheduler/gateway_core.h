@@ -116,7 +116,8 @@ struct gateway_event {
     struct { uint64_t number; uint32_t window[CLASSES_MAX]; uint32_t free_blocks; bool draining;
              uint64_t started_tag[CLASSES_MAX]; } status; /* tag it started last, 0 = not shown */
     /* A worker's counters for one tenant and class, before the entries of the same message. */
-    struct { uint32_t tenant; uint8_t cls; uint64_t prompt_first, output; } account;
+    struct { uint32_t tenant; uint8_t cls; uint64_t prompt_first, output;
+             bool all; /* no tenant: with those before it this worker has shown everybody */ } account;
     struct {
         uint32_t index;
         uint32_t weight_permille;  /* 1000 = 1; 0 = this tenant is gone: as if never told of */

@@ -180,6 +180,8 @@ void gc_account_event(struct gateway_core *c, const struct gateway_event *ev)
 {
     const struct gc_worker *w = &gc_workers(c)[ev->worker];
     if (w->state == GC_DOWN || w->incarnation == 0) return;
+    if (ev->account.all) tenant_account_all_seen(gc_account(c), ev->worker, w->incarnation);
+    if (ev->account.all) return;
     if (ev->account.tenant >= c->cfg.max_tenants || ev->account.cls >= c->cfg.classes.n) return;
     tenant_account_seen(gc_account(c), ev->worker, w->incarnation, ev->account.tenant,
                         ev->account.cls, ev->account.prompt_first, ev->account.output, c->now_ns);

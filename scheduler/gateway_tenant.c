@@ -148,7 +148,8 @@ static void gc_charge(struct gateway_core *c, uint32_t slot, uint64_t landed, ui
     s->left -= land;
     tenant_account_land(gc_account(c), s->tenant, s->cls, land);
     tenant_account_serve(gc_account(c), s->tenant, s->cls, prompt, output, c->now_ns,
-                         tenant_account_counts(gc_account(c), s->worker, w->incarnation));
+                         tenant_account_counts(gc_account(c), s->worker, w->incarnation, s->tenant,
+                                               s->cls));
     gc_retag(c, s->tenant, s->cls);
 }
 

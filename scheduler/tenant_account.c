@@ -257,15 +257,27 @@ void tenant_account_learn(struct tenant_account *a, uint32_t tenant, uint8_t cls
         r->usual_x16 += (uint32_t)(((int64_t)x16 - r->usual_x16) / 16);
 }
 
+static struct account_seen *account_seen_row(const struct tenant_account *a, uint32_t worker,
+                                             uint32_t tenant, uint8_t cls)
+{
+    return (struct account_seen *)((char *)(uintptr_t)a + a->seen_at) +
+           (size_t)worker * a->cfg.max_tenants * a->cfg.n_classes + account_index(a, tenant, cls);
+}
+
+void tenant_account_all_seen(struct tenant_account *a, uint32_t worker, uint64_t incarnation)
+{
+    assert(worker < a->cfg.max_workers && incarnation != 0);
+    account_workers(a)[worker] = incarnation;
+}
+
 void tenant_account_seen(struct tenant_account *a, uint32_t worker, uint64_t incarnation,
                          uint32_t tenant, uint8_t cls, uint64_t prompt_first, uint64_t output,
                          uint64_t now_ns)
 {
     assert(worker < a->cfg.max_workers && incarnation != 0);
-    struct account_seen *s = (struct account_seen *)((char *)a + a->seen_at) +
-                             (size_t)worker * a->cfg.max_tenants * a->cfg.n_classes +
-                             account_index(a, tenant, cls);
-    account_workers(a)[worker] = incarnation;
+    struct account_seen *s = account_seen_row(a, worker, tenant, cls);
+    if (s->incarnation != incarnation && account_workers(a)[worker] == incarnation)
+        *s = (struct account_seen){incarnation, 0, 0};
     if (s->incarnation == incarnation) {
         if (prompt_first < s->prompt_first || output < s->output) return;
         uint64_t tokens =
@@ -276,9 +288,11 @@ void tenant_account_seen(struct tenant_account *a, uint32_t worker, uint64_t inc
     *s = (struct account_seen){incarnation, prompt_first, output};
 }
 
-bool tenant_account_counts(const struct tenant_account *a, uint32_t worker, uint64_t incarnation)
+bool tenant_account_counts(const struct tenant_account *a, uint32_t worker, uint64_t incarnation,
+                           uint32_t tenant, uint8_t cls)
 {
-    return worker < a->cfg.max_workers && account_workers(a)[worker] == incarnation;
+    return worker < a->cfg.max_workers && incarnation != 0 &&
+           account_seen_row(a, worker, tenant, cls)->incarnation == incarnation;
 }
 
 void tenant_account_started(struct tenant_account *a, uint8_t cls, uint64_t tag)

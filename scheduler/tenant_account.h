@@ -18,7 +18,8 @@
  * whichever gateway asked, and shows it with each TOKENS (prompt_first, output). Then
  *   tenant_account_seen(worker, incarnation, tenant, cls, prompt_first, output)
  * charges the difference to what was last seen; a new incarnation counts from what it first shows (a
- * gateway that joins late owes nobody the past). From the first one on that worker `counts`: what it delivers
+ * gateway that joins late owes nobody the past), and once it has shown everybody (tenant_account_all_seen) who
+ * appears later had nothing before. From its first one on that worker `counts` for this tenant: what it delivers
  * is not charged by tenant_account_serve as well. Handle a message's counters before its entries: for
  * that moment a charge stands twice, never not at all. So every gateway holds the same accounts, but for what
  * others have in flight. Frames: a gateway that started later has smaller virtual times. So the
@@ -83,7 +84,9 @@ void tenant_account_learn(struct tenant_account *a, uint32_t tenant, uint8_t cls
 void tenant_account_seen(struct tenant_account *a, uint32_t worker, uint64_t incarnation, uint32_t tenant,
                          uint8_t cls, uint64_t prompt_first, uint64_t output, uint64_t now_ns);
 void tenant_account_started(struct tenant_account *a, uint8_t cls, uint64_t tag);
-bool tenant_account_counts(const struct tenant_account *a, uint32_t worker, uint64_t incarnation);
+void tenant_account_all_seen(struct tenant_account *a, uint32_t worker, uint64_t incarnation);
+bool tenant_account_counts(const struct tenant_account *a, uint32_t worker, uint64_t incarnation, uint32_t tenant,
+                           uint8_t cls);
 
 uint64_t tenant_account_tag(const struct tenant_account *a, uint32_t tenant, uint8_t cls); /* for fair_queue_tag */
 uint32_t tenant_account_out_weight(const struct tenant_account *a);

@@ -124,6 +124,7 @@ static void wc_take_seat(struct worker_core *c, uint32_t slot, bool ahead)
     struct wc_slot *s = &wc_slots(c)[slot];
     bool again = s->preempted;
     wc_set_state(c, slot, WC_ACTIVE);
+    if (!again) c->started_tag[s->cls] = s->tag;
     s->preempted = 0;
     s->ran_from = s->n_tokens;
     s->checked = 0;

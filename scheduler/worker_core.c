@@ -29,6 +29,7 @@ static struct kvpool_config wc_pool_config(const struct worker_core_config *cfg)
     p.max_seqs = p.n_host > 0 ? cfg->max_slots : wc_seats(cfg);
     p.max_holds = WC_STEPS * cfg->max_spans;
     p.max_copies = wc_copies_max(cfg);
+    if (p.max_accounts == 0) p.max_accounts = 1;
     return p;
 }
 
@@ -55,6 +56,8 @@ static size_t wc_layout(struct worker_core *c, const struct worker_core_config *
     c->names_at = wc_place(&at, slots * sizeof(uint32_t));
     c->spans_at = wc_place(&at, (uint64_t)WC_STEPS * cfg->max_spans * sizeof(struct wc_span));
     c->copies_at = wc_place(&at, pool.max_copies * sizeof(struct wc_copy));
+    c->tenants_at = wc_place(&at, (uint64_t)pool.max_accounts * cfg->classes.n *
+                                      sizeof(struct worker_tenant_account));
     c->pool_at = wc_place(&at, pool_bytes);
     c->ids_at = wc_place(&at, n_ids * sizeof(int32_t));
     c->plan_at = c->state_bytes = at;

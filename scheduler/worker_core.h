@@ -194,6 +194,7 @@ struct worker_action {
     struct sub_id sub;
     uint32_t slot, from, to;
     uint32_t cached;               /* TOKENS: prompt positions that its first start took from the prefix cache */
+    uint32_t preemptions;          /* TOKENS: of this submission so far */
     enum finish finish;
     uint64_t step; uint32_t span;
     struct worker_plan plan;
@@ -208,6 +209,9 @@ struct worker_account {
     uint64_t output;               /* ids made */
     uint64_t recomputed, dropped;  /* waste: positions computed again, positions thrown away */
 };
+/* What one KV account (a tenant, to the shell) had of a class; only rises; 0 of an account that does not exist. A prompt counts whole with the first id
+ * after it, or what was computed of it when its sequence ends before: so it never shows before the gateway has heard. */
+struct worker_tenant_account { uint64_t prompt_first, output; };
 struct worker_stats {
     uint32_t waiting[CLASSES_MAX], active[CLASSES_MAX], finished;
     uint32_t window[CLASSES_MAX];  /* unstarted sequences of the class this worker would still take */
@@ -222,6 +226,7 @@ struct worker_stats {
     struct step_cost cost[2];
     uint64_t copy_ns;              /* live: of one block */
     struct kvpool_stats pool;
+    uint64_t started_tag[CLASSES_MAX]; /* start tag of the one that was started last, 0 = none yet */
     bool draining, running, parked;
 };
 
@@ -251,6 +256,8 @@ uint64_t worker_core_run(struct worker_core *c, const struct worker_run *r, uint
 uint32_t worker_core_sync(const struct worker_core *c, uint32_t gw, struct worker_sync *out, uint32_t cap);
 uint64_t worker_core_next_tick_ns(const struct worker_core *c, uint64_t now_ns); /* when WE_TICK is due; UINT64_MAX = never */
 void worker_core_stats(const struct worker_core *c, struct worker_stats *out);
+void worker_core_tenant_account(const struct worker_core *c, uint32_t account, uint8_t cls,
+                                struct worker_tenant_account *out);
 const struct kvpool *worker_core_pool(const struct worker_core *c);
 /* Auditor: NULL, or what is broken in words (slots, seats, step spans, holds, pool). */
 const char *worker_core_check(const struct worker_core *c);

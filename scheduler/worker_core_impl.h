@@ -80,6 +80,8 @@ struct wc_slot {
     uint8_t ahead;        /* got its seat back beside real-time, and was in no step since */
     uint8_t pad[2];
     uint32_t cached;      /* prompt positions its first start took from the index */
+    uint32_t unpaid;      /* prompt positions computed, not yet in its tenant's account */
+    uint32_t preemptions; /* of this submission */
 };
 
 /* A copy in flight. `slot` may be somebody else's by now: the arrival says. */
@@ -125,6 +127,7 @@ struct worker_core {
     struct wc_session sessions[WORKER_GATEWAYS_MAX];
     struct wc_step steps[WC_STEPS];
     struct worker_account account[CLASSES_MAX];
+    uint64_t started_tag[CLASSES_MAX];
     uint64_t n_steps[2], n_preemptions, n_parks, n_drops, step_device_ns;
     uint64_t positions[2], class_ns[CLASSES_MAX], owed_ns[CLASSES_MAX];
     uint64_t resumed_swap, resumed_recompute, swap_in_positions, followers, role_changes, faults;
@@ -146,7 +149,7 @@ struct worker_core {
     uint8_t draining, exited, planned, cold;
     uint8_t growing; /* bit r: one of rank r with a seat waits for blocks that are coming */
     uint8_t pad[7];
-    uint64_t slots_at, queue_at, active_at, timers_at, names_at, spans_at, copies_at, ids_at;
+    uint64_t slots_at, queue_at, active_at, timers_at, names_at, spans_at, copies_at, ids_at, tenants_at;
     uint64_t pool_at, state_bytes, plan_at, order_at; /* byte offsets */
 };
 
@@ -182,6 +185,19 @@ static inline uint32_t *wc_names(const struct worker_core *c)
 static inline struct wc_copy *wc_copies(const struct worker_core *c)
 {
     return (struct wc_copy *)((char *)(uintptr_t)c + c->copies_at);
+}
+/* Of an account and class. */
+static inline struct worker_tenant_account *wc_tenant(const struct worker_core *c, uint32_t account,
+                                                      uint8_t cls)
+{
+    return (struct worker_tenant_account *)((char *)(uintptr_t)c + c->tenants_at) +
+           (size_t)account * c->cfg.classes.n + cls;
+}
+/* What was computed of a prompt goes into its tenant's account. */
+static inline void wc_pay(const struct worker_core *c, struct wc_slot *s)
+{
+    wc_tenant(c, s->account, s->cls)->prompt_first += s->unpaid;
+    s->unpaid = 0;
 }
 /* NULL without a prefix cache. */
 static inline int32_t *wc_ids(const struct worker_core *c, uint32_t slot)

@@ -51,10 +51,12 @@ void wc_preempt(struct worker_core *c, uint32_t slot, struct wc_out *o)
     wc_set_state(c, slot, WC_WAITING);
     /* Brought ahead and not run: its blocks are on the host as they were, so nothing is lost but the
      * copies. It finds less room now than it had, so the two do not take turns. */
-    if (ahead)
+    if (ahead) {
         c->n_given_back++;
-    else
+    } else {
         c->n_preemptions++;
+        s->preemptions++;
+    }
 }
 
 /* The one that always gets on: admitted first in the highest class that has a seat (and may run).

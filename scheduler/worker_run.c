@@ -148,6 +148,7 @@ static void wc_run_slot(struct worker_core *c, struct wc_span *sp, const struct 
     if (s->high > sp->pos) a->recomputed += (s->high < to ? s->high : to) - sp->pos;
     if (s->high < to) s->high = to;
     a->output += n;
+    wc_tenant(c, s->account, s->cls)->output += n;
     s->n_tokens += n;
     s->made = s->n_tokens;
     if (r->sent) s->sent = s->made;

@@ -24,6 +24,7 @@ void wc_send(struct worker_core *c, uint32_t slot, struct wc_out *o)
     a->from = s->sent;
     a->to = s->made;
     a->cached = s->cached;
+    a->preemptions = s->preemptions;
     a->finish = finished ? (enum finish)s->finish : FINISH_NONE;
     s->sent = s->made;
     if (finished) s->finish_at_ns = c->now_ns + c->cfg.finish_repeat_ns;
@@ -49,6 +50,7 @@ void wc_slot_free(struct worker_core *c, uint32_t slot, struct wc_out *o)
     wc_set_state(c, slot, WC_FREE);
     wc_set_timer(c, slot);
     wc_set_name(c, slot);
+    wc_pay(c, s);
     memset(s, 0, sizeof *s);
     s->seq = KV_SEQ_NONE;
     wc_emit(o, WA_FREE)->slot = slot;

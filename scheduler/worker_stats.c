@@ -46,9 +46,17 @@ void worker_core_stats(const struct worker_core *c, struct worker_stats *out)
     out->faults = c->faults;
     out->copy_ns = c->copy_ns;
     out->pool = kvpool_stats(wc_pool(c));
+    memcpy(out->started_tag, c->started_tag, sizeof out->started_tag);
     out->draining = c->draining;
     out->running = wc_running(c) != WC_NONE;
     out->parked = wc_parked(c) != WC_NONE;
+}
+
+void worker_core_tenant_account(const struct worker_core *c, uint32_t account, uint8_t cls,
+                                struct worker_tenant_account *out)
+{
+    *out = (struct worker_tenant_account){0, 0};
+    if (account < c->cfg.pool.max_accounts && cls < c->cfg.classes.n) *out = *wc_tenant(c, account, cls);
 }
 
 const struct kvpool *worker_core_pool(const struct worker_core *c)

@@ -89,10 +89,12 @@ static void wc_account_positions(struct worker_core *c, struct wc_slot *s, uint3
 {
     struct worker_account *a = &c->account[s->cls];
     for (uint32_t p = from; p < to; p++) {
-        if (p < s->high)
+        if (p < s->high) {
             a->recomputed++;
-        else if (p < s->n_prompt)
+        } else if (p < s->n_prompt) {
             a->prompt_first++;
+            s->unpaid++;
+        }
     }
     if (to > s->high) s->high = to;
 }
@@ -111,6 +113,8 @@ static enum finish wc_span_result(struct worker_core *c, uint32_t slot, const st
         s->n_tokens++;
         s->made = s->n_tokens;
         c->account[s->cls].output++;
+        wc_pay(c, s);
+        wc_tenant(c, s->account, s->cls)->output++;
         if (s->fresh) wc_cost_first_token(c, s);
     }
     if (s->state == WC_ACTIVE) {

@@ -19,19 +19,25 @@ int answers_init(struct answers *a, struct mail *mail, const struct worker_core 
                           .n_classes = n_classes,
                           .max_slots = store->n_slots};
     a->sync = mem_array(a->max_slots, sizeof(*a->sync));
-    return a->sync != NULL ? 0 : -1;
+    a->shown = mem_alloc(sizeof(*a->shown));
+    if (a->shown != NULL)
+        shown_init(a->shown, core, store, n_classes);
+    return a->sync != NULL && a->shown != NULL ? 0 : -1;
 }
 
 void answers_deinit(struct answers *a) {
     for (uint32_t i = 0; i < WORKER_GATEWAYS_MAX; i++)
         mail_out_destroy(&a->gw[i].tokens);
     mem_free(a->sync);
+    mem_free(a->shown);
     a->sync = NULL;
+    a->shown = NULL;
 }
 
 void answers_up(struct answers *a, uint32_t gw, uint32_t epoch) {
     assert(gw < WORKER_GATEWAYS_MAX && a->gw[gw].tokens == NULL);
     a->gw[gw].epoch = epoch;
+    shown_up(a->shown, gw);
 }
 
 void answers_down(struct answers *a, uint32_t gw) {
@@ -61,14 +67,27 @@ static void attach_accounts(const struct answers *a, struct mail_out *o) {
     o->n_accounts = a->n_classes;
 }
 
+/* Without memory they come with the next message. */
+static void attach_tenants(struct answers *a, uint32_t gw, struct mail_out *o) {
+    if (!shown_news(a->shown, gw))
+        return;
+    uint32_t most = a->store->n_accounts * a->n_classes;
+    if (most > MSG_TENANTS_MAX)
+        most = MSG_TENANTS_MAX;
+    if (mail_out_reserve_tenants(o, most) == 0)
+        o->n_tenants = shown_rows(a->shown, gw, o->tenants, most, &o->tenants_all);
+}
+
 static void push(struct answers *a, uint32_t gw) {
     if (a->gw[gw].tokens == NULL)
         return;
     attach_accounts(a, a->gw[gw].tokens);
+    attach_tenants(a, gw, a->gw[gw].tokens);
     mail_out_push(a->mail, &a->gw[gw].tokens);
 }
 
 void answers_flush(struct answers *a) {
+    shown_look(a->shown);
     for (uint32_t i = 0; i < WORKER_GATEWAYS_MAX; i++)
         push(a, i);
 }
@@ -100,7 +119,7 @@ static bool add_entry(struct answers *a, const struct worker_action *act, const 
                                    .index = from,
                                    .n = to - from,
                                    .logprobs = s->logprobs,
-                                   .preemptions = s->preemptions,
+                                   .preemptions = act->preemptions,
                                    .cached = act->cached};
     if (to == act->to && act->finish != FINISH_NONE) {
         e->finish = act->finish;
@@ -192,6 +211,7 @@ void answers_status(struct answers *a, uint64_t busy_ns, uint64_t uptime_ns) {
     memcpy(m.waiting, st.waiting, sizeof(m.waiting));
     memcpy(m.active, st.active, sizeof(m.active));
     memcpy(m.window, st.window, sizeof(m.window));
+    memcpy(m.started_tag, st.started_tag, sizeof(m.started_tag));
     for (uint32_t i = 0; i < WORKER_GATEWAYS_MAX; i++) {
         if (a->gw[i].epoch == 0)
             continue;
@@ -200,5 +220,8 @@ void answers_status(struct answers *a, uint64_t busy_ns, uint64_t uptime_ns) {
             continue; /* the next one says it */
         o->status = m;
         mail_out_push(a->mail, &o);
+        if (a->gw[i].tokens == NULL && shown_news(a->shown, i))
+            a->gw[i].tokens = mail_out_new(a->mail, MAIL_TOKENS, i, a->gw[i].epoch);
+        push(a, i);
     }
 }

@@ -2,7 +2,8 @@
  * STATUS.
  *
  * worker_core speaks sequence by sequence; a gateway hears one TOKENS message for all that one
- * event (a step's end, usually) brought it, with the account counters attached. Records are copied
+ * event (a step's end, usually) brought it, with the account counters attached; who gets nothing else
+ * is shown the tenants' counters beside STATUS. Records are copied
  * out of the sequences at once, so that a slot may be freed or go on while its message is on the
  * way. A message that cannot be made (no memory) cuts the session: SYNC and GAP repair it. Thread:
  * the step loop. Order: any number of answers_tokens / answers_finish, then answers_flush.
@@ -12,6 +13,7 @@
 
 #include "worker/mail.h"
 #include "worker/seq_store.h"
+#include "worker/shown.h"
 
 struct answers {
     struct mail *mail;
@@ -24,6 +26,7 @@ struct answers {
     } gw[WORKER_GATEWAYS_MAX]; /* epoch 0 = down */
     struct worker_sync *sync;  /* max_slots */
     uint64_t status_number;
+    struct shown *shown;
 };
 
 int answers_init(struct answers *a, struct mail *mail, const struct worker_core *core,

@@ -177,8 +177,8 @@ void event_text_action(struct buf *out, const struct worker_action *a, uint64_t 
         break;
     case WA_TOKENS:
         add_link(out, a->gw, a->sub);
-        buf_addf(out, ",\"slot\":%u,\"from\":%u,\"to\":%u,\"cached\":%u,\"finish\":\"%s\"", a->slot,
-                 a->from, a->to, a->cached, finish_text(a->finish));
+        buf_addf(out, ",\"slot\":%u,\"from\":%u,\"to\":%u,\"cached\":%u,\"preemptions\":%u,\"finish\":\"%s\"",
+                 a->slot, a->from, a->to, a->cached, a->preemptions, finish_text(a->finish));
         break;
     case WA_FINISH:
         add_link(out, a->gw, a->sub);

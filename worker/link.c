@@ -132,7 +132,10 @@ static void send_one(struct link *l, struct mail_out *o, uint64_t now_ns) {
         m.u.tokens = (struct msg_tokens){.entries = o->entries,
                                          .n = o->n_entries,
                                          .accounts = o->accounts,
-                                         .n_accounts = o->n_accounts};
+                                         .n_accounts = o->n_accounts,
+                                         .tenants = o->tenants,
+                                         .n_tenants = o->n_tenants,
+                                         .tenants_all = o->tenants_all};
     } else if (o->kind == MAIL_SYNC) {
         m.kind = MSG_SYNC;
         m.u.sync = (struct msg_sync){.entries = o->sync, .n = o->n_sync};

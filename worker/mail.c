@@ -109,7 +109,8 @@ struct mail_out *mail_out_new(struct mail *m, enum mail_out_kind kind, uint32_t 
     o->kind = kind;
     o->gw = gw;
     o->epoch = epoch;
-    o->n_entries = o->n_records = o->n_tops = o->n_sync = o->n_accounts = 0;
+    o->n_entries = o->n_records = o->n_tops = o->n_sync = o->n_accounts = o->n_tenants = 0;
+    o->tenants_all = false;
     return o;
 }
 
@@ -158,6 +159,10 @@ int mail_out_reserve(struct mail_out *o, uint32_t entries, uint32_t records, uin
     return grow(&o->sync, &o->cap_sync, o->n_sync + sync, sizeof(*o->sync));
 }
 
+int mail_out_reserve_tenants(struct mail_out *o, uint32_t n) {
+    return grow(&o->tenants, &o->cap_tenants, n, sizeof(*o->tenants));
+}
+
 void mail_out_seal(struct mail_out *o) {
     uint32_t record = 0, top = 0;
     for (uint32_t i = 0; i < o->n_entries; i++) {
@@ -176,6 +181,7 @@ void mail_out_destroy(struct mail_out **o) {
         mem_free((*o)->records);
         mem_free((*o)->tops);
         mem_free((*o)->sync);
+        mem_free((*o)->tenants);
     }
     mem_free(*o);
     *o = NULL;

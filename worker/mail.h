@@ -46,6 +46,9 @@ struct mail_out {
     uint32_t n_tops, cap_tops;
     struct msg_account accounts[CLASSES_MAX];
     uint32_t n_accounts;
+    struct msg_tenant *tenants;
+    uint32_t n_tenants, cap_tenants;
+    bool tenants_all;
     struct msg_sync_entry *sync;
     uint32_t n_sync, cap_sync;
     struct msg_status status;
@@ -82,6 +85,7 @@ void mail_cut(struct mail *m, uint32_t gw);
 /* Either, on a message it owns. -1 = no memory, nothing changed. */
 int mail_out_reserve(struct mail_out *o, uint32_t entries, uint32_t records, uint32_t tops,
                      uint32_t sync);
+int mail_out_reserve_tenants(struct mail_out *o, uint32_t n);
 void mail_out_seal(struct mail_out *o);
 void mail_out_destroy(struct mail_out **o);
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Offsets of the arrays behind the struct. Every part begins on 8 bytes. */
@@ -71,6 +72,11 @@ static int make_stops(struct seq *s, const struct msg_submit *m) {
     return s->stops != NULL ? 0 : -1;
 }
 
+static void name_tenant(struct seq *s, const struct msg_submit *m) {
+    snprintf(s->tenant_name, sizeof(s->tenant_name), "%.*s", MSG_NAME_MAX - 1, m->tenant);
+    s->tenant = hash64(m->tenant, strnlen(m->tenant, MSG_NAME_MAX), 0);
+}
+
 static struct seq *create_refused(const struct msg_submit *m, const char *why) {
     struct seq *s = mem_zalloc(sizeof(*s));
     if (s == NULL)
@@ -80,7 +86,7 @@ static struct seq *create_refused(const struct msg_submit *m, const char *why) {
     s->refused = why;
     s->cls = m->cls;
     s->tag = m->tag;
-    s->tenant = hash64(m->tenant, strnlen(m->tenant, MSG_NAME_MAX), 0);
+    name_tenant(s, m);
     s->n_prompt = m->n_prompt;
     s->from = m->from; /* the finish names it: a gateway knows its answer by the index */
     s->n_submitted = m->n_ids;
@@ -117,7 +123,7 @@ static void copy_service(struct seq *s, const struct msg_submit *m) {
     s->tag = m->tag;
     s->ttft_ms = m->ttft_ms;
     s->tpot_ms = m->tpot_ms;
-    s->tenant = hash64(m->tenant, strnlen(m->tenant, MSG_NAME_MAX), 0);
+    name_tenant(s, m);
     s->kv_quota = m->kv_quota;
 }
 

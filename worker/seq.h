@@ -27,6 +27,7 @@ struct seq {
     uint8_t cls;
     uint64_t tag;
     uint32_t ttft_ms, tpot_ms; /* objectives, 0 = the class's */
+    char tenant_name[MSG_NAME_MAX];
     uint64_t tenant;           /* hash of its name */
     uint32_t kv_quota;         /* positions, 0 = none */
     uint32_t account;          /* of the tenant, given by seq_store */
@@ -50,7 +51,7 @@ struct seq {
     float *logprob;
     uint8_t *top_count;
     struct sample_top *top; /* n_top an index */
-    uint32_t preemptions;   /* times it was computed again after losing its blocks */
+    uint32_t preemptions;   /* times it was computed again, in part at least, after losing its blocks */
     uint32_t computed;      /* positions of the last confirmed span, to see that */
     size_t bytes;
 };

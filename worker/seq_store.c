@@ -4,9 +4,10 @@
 #include "base/mem.h"
 
 #include <assert.h>
+#include <string.h>
 
 int seq_store_init(struct seq_store *st, uint32_t n_slots) {
-    *st = (struct seq_store){.n_slots = n_slots};
+    *st = (struct seq_store){.n_slots = n_slots, .n_accounts = 1};
     st->slots = mem_array(n_slots, sizeof(*st->slots));
     return st->slots != NULL ? 0 : -1;
 }
@@ -18,16 +19,23 @@ void seq_store_deinit(struct seq_store *st) {
     *st = (struct seq_store){0};
 }
 
-static uint32_t account_of(struct seq_store *st, uint64_t tenant) {
-    uint32_t empty = 0;
-    for (uint32_t i = 1; i < SEQ_ACCOUNTS; i++) {
-        if (st->accounts[i].n_seqs != 0 && st->accounts[i].tenant == tenant)
+static uint32_t account_of(struct seq_store *st, const struct seq *s) {
+    uint32_t idle = 0;
+    for (uint32_t i = 1; i < st->n_accounts; i++) {
+        if (st->accounts[i].tenant == s->tenant)
             return i;
-        if (st->accounts[i].n_seqs == 0 && empty == 0)
-            empty = i;
+        if (st->accounts[i].n_seqs == 0 && idle == 0)
+            idle = i;
     }
-    st->accounts[empty].tenant = tenant;
-    return empty;
+    if (st->n_accounts < SEQ_ACCOUNTS)
+        idle = st->n_accounts++;
+    if (idle == 0)
+        return 0;
+    struct seq_account *a = &st->accounts[idle];
+    a->tenant = s->tenant;
+    a->owner++;
+    memcpy(a->name, s->tenant_name, sizeof(a->name));
+    return idle;
 }
 
 uint32_t seq_store_put(struct seq_store *st, struct seq **s) {
@@ -35,7 +43,7 @@ uint32_t seq_store_put(struct seq_store *st, struct seq **s) {
     for (uint32_t i = 0; st->n_used < st->n_slots && i < st->n_slots; i++) {
         if (st->slots[i] != NULL)
             continue;
-        (*s)->account = account_of(st, (*s)->tenant);
+        (*s)->account = account_of(st, *s);
         st->accounts[(*s)->account].n_seqs++;
         st->slots[i] = *s;
         st->n_used++;

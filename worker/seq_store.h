@@ -11,13 +11,16 @@
 #include "scheduler/worker_core.h"
 #include "worker/seq.h"
 
-/* KV accounts: one for each tenant that has a sequence here. 0 = those of more tenants than there are
- * accounts; without a quota, since it would be everybody's. */
+/* KV accounts: one for each tenant that has, or had, a sequence here; when all are taken, one whose tenant has none now
+ * becomes another's. 0 = those of more tenants at once than there are accounts; without a quota, since it would be
+ * everybody's. */
 #define SEQ_ACCOUNTS 256
 
 struct seq_account {
     uint64_t tenant;
-    uint32_t n_seqs; /* 0 = free */
+    uint32_t n_seqs;
+    uint32_t owner; /* number of its tenants so far: 0 = nobody's yet */
+    char name[MSG_NAME_MAX];
 };
 
 struct seq_store {
@@ -25,6 +28,7 @@ struct seq_store {
     uint32_t n_slots, n_used;
     uint64_t bytes; /* of all sequences held */
     struct seq_account accounts[SEQ_ACCOUNTS];
+    uint32_t n_accounts; /* 1 + the last one that was ever given */
 };
 
 int seq_store_init(struct seq_store *st, uint32_t n_slots); /* -1 = no memory */

@@ -120,6 +120,8 @@ static int one_variant(struct collapse *c, int variant, struct level *out, struc
     uint32_t most = 4 * c->o.seats + 16 - c->wave - 2; /* slots, less the wave's */
     if (variant != RECOMPUTE)
         bench_host_tier(&c->o, &w);
+    else if (driver_worker_knows(c->o.program, "host-kv-tokens"))
+        bench_add_flag(&w, "--host-kv-tokens=0"); /* there is one by default */
     if (variant == THROTTLED)
         bench_add_flag(&w, c->copy_flag);
     for (int k = 0; k < LEVELS; k++) {

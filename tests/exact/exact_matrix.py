@@ -99,7 +99,7 @@ def tiny(m):
 def small_pool(m, tokens):
     with m.up("--kv-tokens", str(tokens)) as s:
         rounds = 0
-        while rounds == 0 or (s.metric("vllm:num_preemptions_total") <= 20 and rounds < 30):
+        while rounds == 0 or (s.metric("vllm:num_preemptions_total") <= 20 and rounds < 150):
             m.among("--kv-tokens %d" % tokens, s, times=2)
             rounds += 1
         n = s.metric("vllm:num_preemptions_total")

@@ -154,6 +154,8 @@ static void gen_status(struct gen *g, struct msg_status *s)
     s->copy_ns = num(g, 0, UINT64_MAX);
     s->faults = num(g, 0, UINT64_MAX);
     s->evictions = num(g, 0, UINT64_MAX);
+    for (uint32_t i = 0; i < s->n_classes; i++)
+        s->started_tag[i] = num(g, 0, UINT64_MAX);
 }
 
 static void gen_sampling(struct gen *g, struct msg_submit *s)
@@ -250,6 +252,15 @@ static void gen_tokens(struct gen *g, struct msg_tokens *t)
         t->accounts[i] = (struct msg_account){(uint8_t)num(g, 0, CLASSES_MAX - 1),
                                               num(g, 0, UINT64_MAX), num(g, 0, UINT64_MAX),
                                               num(g, 0, UINT64_MAX), num(g, 0, UINT64_MAX)};
+    t->n_tenants = (uint32_t)num(g, 0, 5);
+    t->tenants = list(g, t->n_tenants, sizeof(*t->tenants));
+    for (uint32_t i = 0; i < t->n_tenants; i++) {
+        text(g, t->tenants[i].name, sizeof t->tenants[i].name, 0);
+        t->tenants[i].cls = (uint8_t)num(g, 0, CLASSES_MAX - 1);
+        t->tenants[i].prompt_first = num(g, 0, UINT64_MAX);
+        t->tenants[i].output = num(g, 0, UINT64_MAX);
+    }
+    t->tenants_all = flip(g);
 }
 
 void msg_gen(struct msg *m, enum msg_kind kind, uint64_t seed)
@@ -321,6 +332,9 @@ static const char *differ_status(const struct msg_status *a, const struct msg_st
     SAME(n_cost) SAME_BYTES(cost, MSG_COST_MAX) SAME(draining)
     SAME(blocks_cached) SAME(host_total) SAME(host_free) SAME(cache_hits) SAME(cache_misses)
     SAME(swap_ins) SAME(recomputes) SAME(copy_ns) SAME(faults) SAME(evictions)
+    for (uint32_t i = 0; i < a->n_classes; i++) {
+        SAME(started_tag[i])
+    }
     return NULL;
 }
 
@@ -353,7 +367,7 @@ static const char *differ_record(const struct msg_record *a, const struct msg_re
 
 static const char *differ_tokens(const struct msg_tokens *a, const struct msg_tokens *b)
 {
-    SAME(n) SAME(n_accounts)
+    SAME(n) SAME(n_accounts) SAME(n_tenants) SAME(tenants_all)
     for (uint32_t i = 0; i < a->n; i++) {
         SAME_SUB(entries[i].sub) SAME(entries[i].index) SAME(entries[i].n)
         SAME(entries[i].logprobs) SAME(entries[i].finish) SAME(entries[i].visible_bytes)
@@ -367,6 +381,10 @@ static const char *differ_tokens(const struct msg_tokens *a, const struct msg_to
     for (uint32_t i = 0; i < a->n_accounts; i++) {
         SAME(accounts[i].cls) SAME(accounts[i].prompt_first) SAME(accounts[i].output)
         SAME(accounts[i].recomputed) SAME(accounts[i].dropped)
+    }
+    for (uint32_t i = 0; i < a->n_tenants; i++) {
+        SAME_TEXT(tenants[i].name) SAME(tenants[i].cls) SAME(tenants[i].prompt_first)
+        SAME(tenants[i].output)
     }
     return NULL;
 }

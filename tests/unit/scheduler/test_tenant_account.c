@@ -89,8 +89,9 @@ START_TEST(test_counters_over_incarnations)
 {
     tenant_account_seen(a, 0, 5, 1, 0, 1000, 100, SECOND); /* its past is nobody's debt */
     ck_assert_uint_eq(usage(1).virtual_time, 0);
-    ck_assert(tenant_account_counts(a, 0, 5));
-    ck_assert(!tenant_account_counts(a, 0, 6) && !tenant_account_counts(a, 1, 5));
+    ck_assert(tenant_account_counts(a, 0, 5, 1, 0));
+    ck_assert(!tenant_account_counts(a, 0, 6, 1, 0) && !tenant_account_counts(a, 1, 5, 1, 0));
+    ck_assert(!tenant_account_counts(a, 0, 5, 0, 0)); /* of tenant 0 it has shown nothing */
     tenant_account_seen(a, 0, 5, 1, 0, 1010, 105, SECOND);
     ck_assert_uint_eq(usage(1).virtual_time, 20 * UNIT);
     tenant_account_serve(a, 1, 0, 10, 5, SECOND, true); /* the same work, as the gateway saw it */
@@ -102,6 +103,19 @@ START_TEST(test_counters_over_incarnations)
     tenant_account_seen(a, 0, 6, 1, 0, 3, 0, SECOND); /* killed and back */
     tenant_account_seen(a, 0, 6, 1, 0, 8, 0, SECOND);
     ck_assert_uint_eq(usage(1).virtual_time, 28 * UNIT);
+}
+END_TEST
+
+/* Who appears after a worker has shown everybody had nothing before, and owes all of it. */
+START_TEST(test_counters_after_all_were_shown)
+{
+    tenant_account_seen(a, 0, 5, 1, 0, 1000, 0, SECOND);
+    tenant_account_all_seen(a, 0, 5);
+    tenant_account_seen(a, 0, 5, 2, 0, 30, 2, SECOND);
+    ck_assert_uint_eq(usage(2).virtual_time, 34 * UNIT); /* an id weighs 2 */
+    ck_assert_uint_eq(usage(1).virtual_time, 0);
+    tenant_account_seen(a, 0, 6, 3, 0, 30, 2, SECOND); /* another process: it has not */
+    ck_assert_uint_eq(usage(3).virtual_time, 0);
 }
 END_TEST
 
@@ -139,6 +153,7 @@ int main(void)
     tcase_add_test(tc, test_sleeping_earns_nothing);
     tcase_add_test(tc, test_lead_and_lag_are_clamped);
     tcase_add_test(tc, test_counters_over_incarnations);
+    tcase_add_test(tc, test_counters_after_all_were_shown);
     tcase_add_test(tc, test_two_gateways);
     suite_add_tcase(s, tc);
     return test_run(s);

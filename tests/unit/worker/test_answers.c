@@ -1,6 +1,7 @@
 /* What the step loop says: one message per event and gateway, large answers cut into several,
  * nothing for a session that is down, and a session cut when a message cannot be made. */
 #include "tests/unit/worker/worker_rig.h"
+#include "scheduler/worker_core_impl.h"
 #include "worker/answers.h"
 
 #include "base/mem.h"
@@ -33,7 +34,10 @@ static void setup(void) {
         .max_rows = 8,
         .prefill_chunk = 4,
         .n_ctx = 8192,
-        .pool = {.n_blocks = 9, .block_tokens = 16, .max_seq_blocks = 512}};
+        .pool = {.n_blocks = 9,
+                 .block_tokens = 16,
+                 .max_seq_blocks = 512,
+                 .max_accounts = SEQ_ACCOUNTS}};
     class_table_default(&c.classes);
     limits = (struct seq_limits){
         .vocab = rig.m.vocab, .n_vocab = TINY_VOCAB, .n_ctx = 8192, .n_classes = 2};
@@ -88,6 +92,89 @@ START_TEST(one_message_an_event) {
     ck_assert_uint_eq(o->n_accounts, 2);
     mail_out_recycle(&box, &o);
     ck_assert_ptr_null(mail_out_pop(&box));
+}
+END_TEST
+
+static const struct msg_tenant *row_of(const struct mail_out *o, const char *name) {
+    for (uint32_t i = 0; i < o->n_tenants; i++)
+        if (strcmp(o->tenants[i].name, name) == 0)
+            return &o->tenants[i];
+    return NULL;
+}
+
+static uint32_t put(const char *tenant) {
+    for (uint32_t i = 0; i < 4; i++)
+        ids[i] = 3;
+    struct msg_submit m = rig_submit((struct sub_id){2, 1}, ids, 4, 8);
+    snprintf(m.tenant, sizeof(m.tenant), "%s", tenant);
+    struct seq *s = seq_create(&m, &limits);
+    return seq_store_put(&store, &s);
+}
+
+static void had(uint32_t slot, uint64_t prompt, uint64_t output) {
+    struct worker_tenant_account *t =
+        wc_tenant(core, seq_store_get(&store, slot)->account, CLASS_BATCH);
+    t->prompt_first += prompt;
+    t->output += output;
+}
+
+/* Beside STATUS to who gets no answers: all after the session came up, then what changed. */
+START_TEST(tenants_are_shown_to_every_gateway) {
+    uint32_t a = put("a"), b = put("b");
+    answers_flush(&answers); /* as after the event that brought them */
+    had(a, 10, 2);
+    had(b, 5, 1);
+    answers_up(&answers, 1, 7);
+    answers_status(&answers, 0, 0);
+    struct mail_out *o = mail_out_pop(&box);
+    ck_assert_int_eq(o->kind, MAIL_STATUS);
+    mail_out_recycle(&box, &o);
+    o = mail_out_pop(&box);
+    ck_assert_int_eq(o->kind, MAIL_TOKENS);
+    ck_assert_uint_eq(o->n_entries, 0);
+    ck_assert_uint_eq(o->n_tenants, 2);
+    ck_assert(o->tenants_all);
+    ck_assert_uint_eq(row_of(o, "a")->prompt_first, 10);
+    ck_assert_uint_eq(row_of(o, "b")->output, 1);
+    ck_assert_uint_eq(row_of(o, "b")->cls, CLASS_BATCH);
+    mail_out_recycle(&box, &o);
+    answers_status(&answers, 0, 0); /* nothing new */
+    o = mail_out_pop(&box);
+    ck_assert_int_eq(o->kind, MAIL_STATUS);
+    mail_out_recycle(&box, &o);
+    ck_assert_ptr_null(mail_out_pop(&box));
+    had(b, 0, 4);
+    struct worker_action t = tokens_of(5, 5, 0, FINISH_LENGTH);
+    t.gw = 1;
+    answers_tokens(&answers, &t);
+    answers_flush(&answers);
+    o = mail_out_pop(&box);
+    ck_assert_uint_eq(o->n_entries, 1);
+    ck_assert_uint_eq(o->n_tenants, 1);
+    ck_assert_uint_eq(row_of(o, "b")->output, 5);
+    mail_out_recycle(&box, &o);
+}
+END_TEST
+
+/* An account that becomes another tenant's: that one begins at 0. */
+START_TEST(an_account_that_is_given_away_starts_over) {
+    uint32_t a = put("a");
+    answers_flush(&answers);
+    had(a, 10, 2);
+    store.n_accounts = SEQ_ACCOUNTS; /* as if all had been given */
+    seq_store_free(&store, a);
+    answers_up(&answers, 0, 1);
+    uint32_t c = put("c");
+    ck_assert_uint_eq(seq_store_get(&store, c)->account, 1);
+    answers_flush(&answers); /* after the event that brought it */
+    had(c, 3, 0);
+    answers_status(&answers, 0, 0);
+    struct mail_out *o = mail_out_pop(&box);
+    mail_out_recycle(&box, &o);
+    o = mail_out_pop(&box);
+    ck_assert_uint_eq(o->n_tenants, 1);
+    ck_assert_uint_eq(row_of(o, "c")->prompt_first, 3);
+    mail_out_recycle(&box, &o);
 }
 END_TEST
 
@@ -165,6 +252,12 @@ START_TEST(status_rises) {
             ck_assert_uint_eq(o->status.number, number);
             ck_assert_uint_eq(o->status.blocks_total, 8);
             mail_out_recycle(&box, &o);
+            if (number > 1)
+                continue;
+            o = mail_out_pop(&box); /* what tenants had, once: nothing */
+            ck_assert_int_eq(o->kind, MAIL_TOKENS);
+            ck_assert(o->tenants_all && o->n_tenants == 0);
+            mail_out_recycle(&box, &o);
         }
     }
 }
@@ -176,6 +269,8 @@ int main(void) {
     tcase_add_unchecked_fixture(t, setup_model, teardown_model);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, one_message_an_event);
+    tcase_add_test(t, tenants_are_shown_to_every_gateway);
+    tcase_add_test(t, an_account_that_is_given_away_starts_over);
     tcase_add_test(t, a_large_answer_is_cut);
     tcase_add_test(t, nothing_for_a_session_that_is_down);
     tcase_add_test(t, no_memory_cuts_the_session);

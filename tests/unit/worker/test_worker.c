@@ -216,7 +216,7 @@ static void come_up(struct running *r) {
 static void wait_tokens(struct running *r, struct msg *m) {
     for (;;) {
         rig_wait(&r->gw, m);
-        if (m->kind == MSG_TOKENS)
+        if (m->kind == MSG_TOKENS && m->u.tokens.n > 0) /* none: only what tenants had */
             break;
         msg_deinit(m);
     }
