@@ -38,6 +38,7 @@
     X(QUOTA, "insufficient_quota", "insufficient_quota", 429, false)                               \
     X(HEADERS, "headers_too_large", "invalid_request_error", 431, false)                           \
     X(QUEUE_FULL, "queue_full", "server_error", 503, true)                                         \
+    X(OVERLOADED, "overloaded", "server_error", 503, true)                                         \
     X(NO_WORKER, "no_worker", "server_error", 503, true)                                           \
     X(WORKER_LOST, "worker_lost", "server_error", 503, true)                                       \
     X(DRAINING, "draining", "server_error", 503, true)                                             \

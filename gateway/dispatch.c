@@ -1,5 +1,6 @@
 #include "gateway/dispatch_priv.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -194,6 +195,60 @@ static int refuse(const struct dispatch *d, const struct sequence *s, struct err
     return capacity == 0 || need <= capacity ? 0 : dispatch_too_large(d, s, e);
 }
 
+/* The same request, sent again, has the same key: who, and all that is asked for but a seed made here. */
+static struct hash128 ask_key(struct sequence *const *seqs, uint32_t n)
+{
+    const struct sequence *s = seqs[0];
+    struct { uint32_t tenant, n, max_total; uint8_t cls, pad[3]; float temperature, top_p; } head;
+    memset(&head, 0, sizeof head);
+    head.tenant = s->tenant;
+    head.n = n;
+    head.max_total = s->submit.max_total;
+    head.cls = s->submit.cls;
+    head.temperature = s->submit.temperature;
+    head.top_p = s->submit.top_p;
+    struct hash128 key = {hash64(&head, sizeof head, 1), hash64(&head, sizeof head, 2)};
+    for (uint32_t i = 0; i < n; i++) {
+        size_t bytes = seqs[i]->n_prompt * sizeof *seqs[i]->prompt;
+        if (i > 0 && seqs[i]->prompt == seqs[i - 1]->prompt) continue; /* choices of one prompt */
+        key.lo = hash64(seqs[i]->prompt, bytes, key.lo);
+        key.hi = hash64(seqs[i]->prompt, bytes, key.hi);
+    }
+    return key;
+}
+
+int dispatch_admit(struct dispatch *d, struct sequence *const *seqs, uint32_t n, uint32_t *retry_ms,
+                   struct err *e)
+{
+    struct admit_verdict v;
+    const struct sequence *s = seqs[0];
+    struct gateway_ask ask = {.key = ask_key(seqs, n),
+                              .tenant = s->tenant,
+                              .n_seqs = n,
+                              .hint_out = s->hint_out,
+                              .cls = s->submit.cls,
+                              .deadline_ns = s->deadline_ns};
+    for (uint32_t i = 0; i < n; i++) {
+        ask.n_prompt += seqs[i]->n_prompt;
+        ask.max_out += seqs[i]->submit.max_total - seqs[i]->n_prompt;
+    }
+    *retry_ms = 0;
+    switch (gateway_core_admit(d->core, &ask, gateway_now_ns(), &v)) {
+    case ERR_OK: return 0;
+    case ERR_DEADLINE:
+        return err_set(e, ERR_DEADLINE, "The deadline would pass before this request can begin.");
+    default: break;
+    }
+    if (v.retry_ns == 0) {
+        return err_set(e, ERR_OVERLOADED,
+                       "The server is overloaded and cannot say when it will have room; try another one.");
+    }
+    *retry_ms = (uint32_t)((v.retry_ns + 999999) / 1000000);
+    return err_set(e, ERR_OVERLOADED,
+                   "The first token would take about %.1f s. The same request sent again after %.1f s will be taken.",
+                   (double)v.wait_ns / 1e9, *retry_ms / 1000.0);
+}
+
 int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e)
 {
     if (refuse(d, s, e) != 0) return -1;
@@ -381,6 +436,8 @@ static void config_of(const struct gateway *g, struct gateway_core_config *cfg)
     cfg->incarnation = g->incarnation;
     cfg->no_worker_ns = (uint64_t)(g->settings->no_worker_timeout_s * 1e9);
     cfg->lost_ns = cfg->no_worker_ns;
+    cfg->max_tickets = (uint32_t)g->settings->max_promises;
+    cfg->horizon_ns = (uint64_t)(g->settings->promise_horizon_s * 1e9);
 }
 
 int dispatch_create(struct dispatch **out, struct gateway *g, struct transport *listener,

@@ -63,6 +63,10 @@ void dispatch_destroy(struct dispatch **d);
 /* 0, or -1 with ERR_QUEUE_FULL / DRAINING / POOL_TOO_SMALL (sizes named); callbacks may come any
  * time after. */
 int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e);
+/* All sequences of one request, before they arrive: 0, or -1 with ERR_OVERLOADED, or ERR_DEADLINE, and the ms after
+ * which it will be taken (0 = that cannot be promised). */
+int dispatch_admit(struct dispatch *d, struct sequence *const *seqs, uint32_t n, uint32_t *retry_ms,
+                   struct err *e);
 /* A tenant is there, or has other limits; weight_permille 0: it is gone. Never told of any: one tenant, 0. */
 void dispatch_tenant(struct dispatch *d, uint32_t tenant, uint32_t weight_permille, uint32_t max_in_flight,
                      uint32_t max_queued);

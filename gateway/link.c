@@ -160,6 +160,8 @@ static void on_status(struct dispatch *d, uint32_t i, const struct msg_status *m
     memcpy(ev.status.window, m->window, sizeof ev.status.window);
     ev.status.free_blocks = m->blocks_free + m->blocks_cached; /* cached ones are room */
     ev.status.draining = m->draining;
+    ev.status.cost = m->cost;
+    ev.status.n_cost = m->n_cost;
     memcpy(ev.status.started_tag, m->started_tag, sizeof ev.status.started_tag);
     dispatch_event(d, &ev);
 }

@@ -128,14 +128,32 @@ static int make_choices(struct request *r, struct err *e)
     return 0;
 }
 
+/* Would it wait longer than its class allows? */
+static int ask_for_room(struct request *r, uint32_t *retry_ms, struct err *e)
+{
+    struct sequence *few[16], **seqs = few;
+    *retry_ms = 0;
+    if (r->n_choices > 16) seqs = mem_array(r->n_choices, sizeof *seqs);
+    if (seqs == NULL) {
+        set_no_memory(e);
+        return -1;
+    }
+    for (uint32_t i = 0; i < r->n_choices; i++) seqs[i] = &r->choices[i].seq;
+    int bad = dispatch_admit(r->g->dispatch, seqs, r->n_choices, retry_ms, e);
+    if (seqs != few) mem_free(seqs);
+    return bad;
+}
+
 /* All of it at once: no part of a request is queued without the others. */
 static void arrive(struct request *r)
 {
     struct err e;
     int bad = 0;
+    uint32_t retry_ms = 0;
     if (tenant_queue_full(r->g, r->tenant, r->n_choices))
         bad = err_set(&e, ERR_RATE_REQUESTS, "%lld requests of this key's tenant wait already.",
                       (long long)r->tenant->line.queue_room);
+    if (bad == 0) bad = ask_for_room(r, &retry_ms, &e);
     r->starting = true;
     for (uint32_t i = 0; bad == 0 && i < r->n_choices; i++) {
         bad = dispatch_arrive(r->g->dispatch, &r->choices[i].seq, &e);
@@ -143,6 +161,7 @@ static void arrive(struct request *r)
     r->starting = false;
     if (bad) {
         fail(r, &e);
+        if (e.code == ERR_OVERLOADED) r->retry_ms = retry_ms;
         return;
     }
     metrics_request(&r->g->metrics, r->job.params.cls, r->job.params.n);
@@ -436,7 +455,7 @@ const struct err *request_error(const struct request *r, uint32_t *retry_after_s
 
 uint32_t request_retry_ms(const struct request *r, bool *never)
 {
-    *never = r->retry_ms == 0 && err_http_status(r->err.code) == 429;
+    *never = r->retry_ms == 0 && (err_http_status(r->err.code) == 429 || r->err.code == ERR_OVERLOADED);
     return r->retry_ms;
 }
 

@@ -40,7 +40,10 @@ static size_t gc_layout(struct gateway_core *c, const struct gateway_core_config
     c->tenants_at = gc_align(c->dues_at + slots * sizeof(uint32_t));
     c->queue_at = gc_align(c->tenants_at + (uint64_t)q.max_flows * sizeof(struct gc_tenant));
     c->account_at = gc_align(c->queue_at + fair_queue_bytes(&q));
-    return (size_t)gc_align(c->account_at + tenant_account_bytes(&a));
+    c->admit_at = gc_align(c->account_at + tenant_account_bytes(&a));
+    struct admit_config admit;
+    if (!gc_admit_config(cfg, &admit)) return (size_t)c->admit_at;
+    return admit_bytes(&admit) == 0 ? 0 : (size_t)gc_align(c->admit_at + admit_bytes(&admit));
 }
 
 size_t gateway_core_bytes(const struct gateway_core_config *cfg)
@@ -77,6 +80,8 @@ struct gateway_core *gateway_core_init(void *region, const struct gateway_core_c
     gc_part_configs(cfg, &q, &a);
     (void)fair_queue_init(gc_fair(c), &q);
     (void)tenant_account_init(gc_account(c), &a);
+    struct admit_config admit;
+    if (gc_admit_config(&c->cfg, &admit)) (void)admit_init(gc_admit(c), &admit);
     for (uint32_t i = 0; i < c->cfg.max_tenants; i++) gc_tenants(c)[i].weight_permille = 1000;
     gc_order_classes(c);
     return c;
@@ -132,6 +137,7 @@ void gc_free(struct gateway_core *c, uint32_t slot)
         if (s->worker != GC_NONE) gc_list_remove(c, &gc_workers(c)[s->worker].list, slot);
         c->done--;
     }
+    gc_admit_leave(c, slot);
     s->state = GC_FREE;
     gc_set_due(c, slot);
     gc_tenant_took(c, s->tenant, false);
@@ -215,6 +221,7 @@ static void gc_arrived(struct gateway_core *c, const struct gateway_event *ev, s
     gc_arrived_key(c, ev);
     c->in_use++;
     gc_tenant_took(c, s->tenant, true);
+    gc_admit_enter(c, ev->slot);
     gc_queue(c, ev->slot);
 }
 

@@ -38,6 +38,9 @@
  * Tenants are indexes below max_tenants; the shell maps names and tells of each with GE_TENANT (weight 1, no caps, no
  * room of its own until then). Room in slots: gateway_core_room. With one tenant all is as if there were none.
  *
+ * A queued one whose own prompt cannot be computed before its deadline any more (by the workers' step models, with
+ * room for error) ends with ERR_DEADLINE instead of being sent.
+ *
  * Cost: what changed, not what is queued: arrival, pick, cancel, a due time O(log n); STATUS and an end O(those
  * that were stuck, at most GC_UNSTICK_MAX at a time). Only the pool's last worker of a kind going, or the first
  * one coming, looks at all slots. What does not fit in the action list is left for the next event, and
@@ -57,7 +60,9 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/submission.h"
+#include "scheduler/admit.h"
 #include "scheduler/class_table.h"
+#include "scheduler/step_cost.h"
 #include "scheduler/tenant_account.h"
 
 #include <stdbool.h>
@@ -76,6 +81,8 @@ struct gateway_core_config {
     uint32_t version_min, version_max; /* protocol versions this gateway speaks; 0 = only version 1 */
     uint32_t max_tenants;          /* 0 = 1 */
     uint32_t out_weight;           /* an id made against a prompt position, in accounts; 0 = 1 */
+    uint32_t max_tickets;          /* promises to refused ones (admit.h); 0 = nobody is refused for waits */
+    uint64_t horizon_ns;           /* no promise beyond; 0 = 60 s */
 };
 
 enum gateway_event_kind {
@@ -114,7 +121,8 @@ struct gateway_event {
     const struct gateway_sync *sync; uint32_t n_sync;
     struct { uint32_t index, n; enum finish finish; uint32_t cached; } tokens; /* cached: of the prompt, not charged */
     struct { uint64_t number; uint32_t window[CLASSES_MAX]; uint32_t free_blocks; bool draining;
-             uint64_t started_tag[CLASSES_MAX]; } status; /* tag it started last, 0 = not shown */
+             uint64_t started_tag[CLASSES_MAX]; /* tag it started last, 0 = not shown */
+             const float *cost; uint32_t n_cost; /* its step model (step_cost.h), rank 0 first; 0 = not known */ } status;
     /* A worker's counters for one tenant and class, before the entries of the same message. */
     struct { uint32_t tenant; uint8_t cls; uint64_t prompt_first, output;
              bool all; /* no tenant: with those before it this worker has shown everybody */ } account;
@@ -158,6 +166,7 @@ struct gateway_stats {
     uint64_t resubmits, gaps, cancels, unknown_tokens;
     uint64_t promoted;             /* sent before their turn, for their age */
     uint64_t owed[CLASSES_MAX];    /* tokens a class is below its floor share */
+    struct admit_stats admit;
     uint64_t pool_rate;            /* charged tokens/s in the best second of about the last minute, 0 = not known */
     bool draining;
 };
@@ -189,6 +198,12 @@ void gateway_core_tenant_stats(const struct gateway_core *c, uint32_t tenant, st
  * tenant that has none gets its first: min(known tenants without any, max_slots / 8) are kept for those. So who floods
  * is refused, and nobody else. */
 bool gateway_core_room(const struct gateway_core *c, uint32_t tenant);
+/* May this request, all its sequences together, come in (admit.h)? Asked once a request, after the tenant's own
+ * limits and before GE_ARRIVED. ERR_OK; ERR_OVERLOADED: the first token would miss the class's objective, v->retry_ns
+ * says when it will be taken (0 = that cannot be promised); ERR_DEADLINE: it would not start before its deadline. */
+struct gateway_ask { struct hash128 key; uint32_t tenant, n_seqs, n_prompt, max_out, hint_out; uint8_t cls; uint64_t deadline_ns; };
+enum err_code gateway_core_admit(struct gateway_core *c, const struct gateway_ask *ask, uint64_t now_ns,
+                                 struct admit_verdict *v);
 /* Capacity of the largest live worker: longest sequence it can hold, in positions; 0 = none live. */
 uint32_t gateway_core_capacity(const struct gateway_core *c);
 const char *gateway_core_check(const struct gateway_core *c); /* auditor */

@@ -5,11 +5,12 @@
  *   gateway_queue.c    into the queue and out of it, the stuck ones, who is sent where
  *   gateway_due.c      when a slot's time runs out; who could take it at all
  *   gateway_tenant.c   tenants: caps, room, charges, tags
+ *   gateway_admit.c    work here and how fast it goes, for admit.h
  *   gateway_session.c  HELLO, SYNC, STATUS, ACCOUNT, DOWN, SEND_FULL
  *   gateway_tokens.c   TOKENS: gaps, repeats, finishes
  *   gateway_stats.c    counters, capacity, the auditor
  *
- * Region: struct | workers | slots | due heap | tenants | fair_queue | tenant_account. Indexes and
+ * Region: struct | workers | slots | due heap | tenants | fair_queue | tenant_account | admit. Indexes and
  * numbers only.
  */
 #ifndef SLUICE_SCHEDULER_GATEWAY_CORE_IMPL_H
@@ -58,6 +59,7 @@ struct gc_slot {
     uint32_t hint_out;
     uint32_t left;            /* SENT: of its expected charge, tokens still in flight */
     uint32_t paid_to;         /* output below this index is in the account */
+    uint32_t due_prompt, due_out; /* in admit: positions not computed, ids expected; while QUEUED or SENT */
     struct sub_id sub;
     uint64_t sub_process;     /* incarnation of the worker that has `sub` */
     struct hash128 numerics;  /* under which output was accepted; zero = none */
@@ -83,6 +85,7 @@ struct gc_worker {
     struct hash128 numerics;
     uint32_t n_ctx, block_tokens, n_blocks, max_seqs, max_slots;
     uint32_t window[CLASSES_MAX], sent_since[CLASSES_MAX];
+    double prompt_ns, out_ns; /* of a position, of an id in a full step; 0 = not known */
     struct gc_list list; /* SENT to it, and DONE there */
 };
 
@@ -106,7 +109,7 @@ struct gateway_core {
     uint32_t workers_end;       /* 1 + the last session that is not down */
     uint8_t order[CLASSES_MAX]; /* classes, most urgent first */
     uint8_t draining, drained, more, pad; /* more: the list was full, work is left */
-    uint64_t workers_at, slots_at, dues_at, tenants_at, queue_at, account_at; /* byte offsets */
+    uint64_t workers_at, slots_at, dues_at, tenants_at, queue_at, account_at, admit_at; /* byte offsets */
 };
 
 struct gc_out {
@@ -141,6 +144,11 @@ static inline struct fair_queue *gc_fair(const struct gateway_core *c)
 static inline struct tenant_account *gc_account(const struct gateway_core *c)
 {
     return gc_at(c, c->account_at);
+}
+/* NULL: nobody is refused for waits. */
+static inline struct admit *gc_admit(const struct gateway_core *c)
+{
+    return c->cfg.max_tickets != 0 ? gc_at(c, c->admit_at) : NULL;
 }
 static inline bool gc_full(const struct gc_out *o)
 {
@@ -202,6 +210,16 @@ void gc_tenant_pays(struct gateway_core *c, uint32_t slot, uint32_t cached);
  * who cancels in time would compute for nothing. */
 void gc_tenant_pays_prompt(struct gateway_core *c, uint32_t slot);
 const char *gc_tenant_check(const struct gateway_core *c);
+
+/* gateway_admit.c */
+bool gc_admit_config(const struct gateway_core_config *cfg, struct admit_config *a); /* false: off */
+void gc_admit_enter(struct gateway_core *c, uint32_t slot);
+void gc_admit_leave(struct gateway_core *c, uint32_t slot); /* DONE, or freed */
+void gc_admit_work(struct gateway_core *c, uint32_t slot, uint32_t n_out); /* ids came; the prompt with the first */
+void gc_admit_cost(struct gateway_core *c, struct gc_worker *w, const float *cost, uint32_t n);
+void gc_admit_pool(struct gateway_core *c); /* workers came, went, or know more of themselves */
+/* Not even its prompt could be computed in time, whoever took it. */
+bool gc_admit_too_late(const struct gateway_core *c, const struct gc_slot *s);
 
 /* gateway_session.c */
 void gc_hello(struct gateway_core *c, const struct gateway_event *ev, struct gc_out *o);

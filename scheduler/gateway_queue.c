@@ -203,7 +203,7 @@ static bool gc_dispatch_one(struct gateway_core *c, uint8_t cls, uint32_t *stuck
     uint32_t slot = fair_queue_head(gc_fair(c), cls, c->now_ns);
     if (slot == FAIR_NONE) return false;
     const struct gc_slot *s = &gc_slots(c)[slot];
-    if (s->deadline_ns != 0 && c->now_ns >= s->deadline_ns) {
+    if (s->deadline_ns != 0 && (c->now_ns >= s->deadline_ns || gc_admit_too_late(c, s))) {
         gc_fail(c, slot, ERR_DEADLINE, o);
         return true;
     }

@@ -73,6 +73,7 @@ void gc_down(struct gateway_core *c, uint32_t worker)
     memset(w, 0, sizeof *w);
     w->refusals_from = c->events;
     gc_workers_end(c);
+    gc_admit_pool(c);
     gc_workers_changed(c, &gone);
 }
 
@@ -152,6 +153,7 @@ void gc_sync(struct gateway_core *c, const struct gateway_event *ev, struct gc_o
     for (uint32_t i = 0; i < n; i++) gc_sync_entry(c, ev->worker, &ev->sync[i], o);
     if (w->state == GC_LIVE) return;
     w->state = GC_LIVE;
+    gc_admit_pool(c);
     gc_workers_changed(c, NULL);
 }
 
@@ -171,6 +173,8 @@ void gc_status(struct gateway_core *c, const struct gateway_event *ev)
         if (ev->status.started_tag[k] != 0)
             tenant_account_started(gc_account(c), k, ev->status.started_tag[k]);
     }
+    gc_admit_cost(c, w, ev->status.cost, ev->status.n_cost);
+    gc_admit_pool(c);
     gc_unstick(c, GC_STUCK_ROOM, GC_UNSTICK_MAX);
     if (before.draining != w->draining) gc_workers_changed(c, w->draining ? &before : NULL);
 }

@@ -34,6 +34,7 @@ void gateway_core_stats(const struct gateway_core *c, struct gateway_stats *out)
         out->workers_live += gc_workers(c)[i].state == GC_LIVE;
     out->done = c->done;
     out->promoted = c->promoted;
+    if (gc_admit(c) != NULL) admit_stats(gc_admit(c), &out->admit);
     out->pool_rate = tenant_account_rate(gc_account(c));
     out->resubmits = c->resubmits;
     out->gaps = c->gaps;

@@ -33,6 +33,7 @@ static void gc_deliver(struct gateway_core *c, uint32_t slot, const struct gatew
     if (s->next > s->n_ids) s->n_ids = s->next;
     if (n > 0 && s->next > s->n_prompt) s->numerics = gc_workers(c)[s->worker].numerics;
     gc_tenant_pays(c, slot, ev->tokens.cached);
+    if (n > 0) gc_admit_work(c, slot, n);
     struct gateway_action *a = gc_emit(o, GA_DELIVER);
     a->worker = ev->worker;
     a->slot = slot;
@@ -78,6 +79,7 @@ static void gc_finish(struct gateway_core *c, uint32_t slot, const struct gatewa
         gc_seat_freed(c, s);
         gc_left_worker(c, slot);
         tenant_account_learn(gc_account(c), s->tenant, s->cls, s->n_ids - s->n_prompt);
+        gc_admit_leave(c, slot);
         s->state = GC_DONE;
         c->done++;
         gc_set_due(c, slot);

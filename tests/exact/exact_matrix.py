@@ -93,7 +93,7 @@ def tiny(m):
     for seed in (1, 2, 3):
         with m.up("--debug-chaos", str(seed), "--threads", "2") as s:
             m.among("chaos %d" % seed, s)
-    small_pool(m, 1024)
+    small_pool(m, 768)
 
 
 def small_pool(m, tokens):
@@ -120,7 +120,7 @@ def real(m):
             m.among(" ".join(flags), s)
     with m.up("--kernel", fast, "--threads", "2", "--prefill-chunk", "1") as s:
         m.one_by_one("--prefill-chunk 1", s, (0, 4, 8, 12))
-    small_pool(m, 1024)
+    small_pool(m, 768)
     with m.up("--kernel", "scalar", "--threads", "2") as s:
         m.one_by_one("--kernel scalar", s, (0, 7))
 

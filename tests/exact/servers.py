@@ -42,7 +42,7 @@ class Up(harness.Server):
         self.dir = tempfile.mkdtemp(prefix="sluice-exact-")
         self.mark = uuid.uuid4().hex
         self.env = dict(os.environ, **{harness.MARK: self.mark})
-        super().__init__(self, "--name", NAME, *flags, model=model)
+        super().__init__(self, "--name", NAME, "--max-promises", "0", *flags, model=model)
 
     def __enter__(self):
         try:
