@@ -29,14 +29,14 @@ enum mixed_busy { MIXED_BUSY_CPU, MIXED_BUSY_STEPS, MIXED_BUSY_SEEN };
 enum mixed_what { MIXED_TTFT, MIXED_GAP, MIXED_E2E, MIXED_WHATS };
 
 struct mixed_options {
-    const char *model, *url, *key, *name, *trace, *save_trace, *engine, *html, *batch_tier;
+    const char *model, *url, *key, *name, *trace, *save_trace, *save_hardware, *engine, *html, *batch_tier;
     const char *const *up_flags; /* further flags of `sluice up`, after -- */
     uint32_t n_up_flags, requests, seats, keep, batch_in, batch_out, threads, verify, runs, id_low,
         id_high;
     double rate, target, seconds, warm_s, slo_ttft_ms, slo_gap_ms;
     uint64_t seed;
     pid_t worker_pid;
-    bool kill, words, quiet, as_recorded;
+    bool kill, words, quiet, as_recorded, simulate;
     const bool *stop;
 };
 
@@ -93,6 +93,20 @@ struct mixed_kill {
     struct mixed_counts answers;
 };
 
+/* The first run's arms in the simulator (bench_mixed_sim.c); [0] alone, [1] mixed; [0] first token, [1] finish. */
+#define MIXED_SIM_QUANTILES 3 /* p50, p90, p99 */
+struct mixed_sim_row {
+    double live[MIXED_SIM_QUANTILES], sim[MIXED_SIM_QUANTILES]; /* ms, both arms together */
+    double spread[MIXED_SIM_QUANTILES]; /* how far the two live arms are apart, as a part of the smaller */
+};
+struct mixed_sim {
+    char log[64]; /* the worker's event log; "" = none */
+    bool done;
+    uint32_t n_steps;
+    double error, path_ms[2];
+    struct mixed_sim_row rows[2][2];
+};
+
 struct mixed {
     struct mixed_options o;
     struct bench_server server;
@@ -104,6 +118,7 @@ struct mixed {
     struct mixed_run runs[MIXED_RUNS_MAX];
     uint32_t n_runs;
     struct mixed_kill kill;
+    struct mixed_sim sim;
     char model[256], engine_note[160];
     uint32_t kv_tokens;
     double began_ms, took_s;
@@ -129,6 +144,13 @@ int mixed_engine_measure(struct mixed *m, struct mixed_run *r);
 /* Its cost of the A arms' requests / their wall time. */
 double mixed_engine_busy(const struct mixed_run *r);
 int mixed_verify(struct mixed *m, struct err *e);
+/* --simulate, --save-hardware: a log for the worker before it starts; what it says once it has ended. Needs the answers
+ * to be read, and no `--kill` (another worker would begin in the log). */
+int mixed_sim_prepare(struct mixed *m, struct err *e);
+int mixed_simulate(struct mixed *m, struct err *e);
+void mixed_sim_cleanup(struct mixed *m);
+/* The mixed arm as it was sent, both classes, over what the calibration wrote. */
+int mixed_sim_save_trace(const struct mixed *m, struct err *e);
 void mixed_check_all(struct mixed *m, struct mixed_run *r);
 void mixed_progress(const struct mixed *m, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -37,7 +37,12 @@ static const struct flag flags[] = {
     {"trace", FLAG_TEXT, &o.trace, 0, 0, "FILE",
      "arrivals of this trace (CSV) instead of drawn ones"},
     {"as-recorded", FLAG_BOOL, &o.as_recorded, 0, 0, "", "at the trace's own times, not stretched"},
-    {"save-trace", FLAG_TEXT, &o.save_trace, 0, 0, "FILE", "write the list as it is replayed"},
+    {"save-trace", FLAG_TEXT, &o.save_trace, 0, 0, "FILE", "write the mixed arm as it was sent, batch too"},
+    {"simulate", FLAG_BOOL, &o.simulate, 0, 0, "",
+     "then replay the arms in the simulator, with a step model of\n"
+     "                            this worker, and print both"},
+    {"save-hardware", FLAG_TEXT, &o.save_hardware, 0, 0, "FILE",
+     "write that model for `sluice sim --from-worker`"},
     {"rate", FLAG_REAL, &o.rate, 0.001, 10000, "1/s",
      "arrivals a second (default: calibrated for --busy)"},
     {"busy", FLAG_REAL, &o.target, 0.05, 0.9, "SHARE",
@@ -142,6 +147,8 @@ static int take(void) {
         return command_usage("bench mixed", "--prompt is ids or words, not '%.40s'", w.prompt);
     if (o.kill && o.url != NULL)
         return command_usage("bench mixed", "--kill needs a server of its own: no --url");
+    if ((o.simulate || o.save_hardware != NULL) && (o.url != NULL || o.kill))
+        return command_usage("bench mixed", "--simulate and --save-hardware need a server of their own, without --kill");
     if (o.as_recorded && o.trace == NULL)
         return command_usage("bench mixed", "--as-recorded belongs to --trace");
     return bench_flags_target("bench mixed", &o);

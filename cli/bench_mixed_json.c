@@ -172,6 +172,8 @@ json_t *mixed_report_json(const struct mixed *m) {
     for (uint32_t i = 0; i < m->n_runs; i++)
         json_array_append_new(runs, run(&m->runs[i]));
     json_object_set_new(o, "runs", runs);
+    if (m->sim.done)
+        json_object_set_new(o, "simulated", mixed_sim_json(m));
     if (m->kill.done)
         json_object_set_new(o, "kill", kill_json(&m->kill));
     return o;

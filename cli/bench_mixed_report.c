@@ -171,6 +171,8 @@ void mixed_report_table(const struct mixed *m, FILE *f) {
         sums(m, r, f);
         checks(r, f);
     }
+    if (m->sim.done)
+        mixed_sim_table(m, f);
     if (m->kill.done)
         kill_part(m, f);
     mixed_scope(m, text, sizeof(text));

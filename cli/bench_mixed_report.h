@@ -23,4 +23,7 @@ const char *mixed_state_word(enum mixed_state s);       /* "held", "MISSED", "no
 extern const char *const mixed_what_names[MIXED_WHATS]; /* "TTFT", "gap", "E2E" */
 extern const char *const mixed_kind_names[STATS_KINDS]; /* "p50", "p90", "p99", "mean" */
 
+void mixed_sim_table(const struct mixed *m, FILE *f);
+json_t *mixed_sim_json(const struct mixed *m);
+
 #endif

@@ -58,7 +58,7 @@ static void pin_driver(void) {
 
 int mixed_server_start(struct mixed *m, bool alone, struct err *e) {
     const char *flags[BENCH_SERVER_FLAGS_MAX + 1];
-    char cpus[320], text[4][40];
+    char cpus[320], text[4][40], log[96];
     struct cpulist all;
     uint32_t n = 0;
     cpulist_allowed(&all);
@@ -85,6 +85,10 @@ int mixed_server_start(struct mixed *m, bool alone, struct err *e) {
     } else if (alone) { /* what an engine costs does not change what it says */
         flags[n++] = "--null-step-us=0";
         flags[n++] = "--null-token-us=0";
+    }
+    if (m->sim.log[0] != '\0' && !alone) {
+        snprintf(log, sizeof(log), "--event-log=%s", m->sim.log);
+        flags[n++] = log;
     }
     for (uint32_t i = 0; i < m->o.n_up_flags && !alone && n < BENCH_SERVER_FLAGS_MAX; i++)
         flags[n++] = m->o.up_flags[i];
@@ -237,6 +241,8 @@ static int all_runs(struct mixed *m, struct err *e) {
 static int after(struct mixed *m, struct err *e) {
     if (m->o.url == NULL)
         mixed_server_stop(m);
+    if ((m->o.save_trace != NULL && mixed_sim_save_trace(m, e) != 0) || mixed_simulate(m, e) != 0)
+        return -1;
     for (uint32_t i = 0; i < m->n_runs; i++)
         mixed_engine_measure(m, &m->runs[i]);
     if (m->o.url == NULL && m->o.verify > 0 && mixed_server_start(m, true, e) != 0)
@@ -252,7 +258,7 @@ int mixed_measure(struct mixed *m, struct err *e) {
     m->began_ms = clock_ms();
     int rc = m->o.trace != NULL ? load_plan_read(&m->plan, m->o.trace, m->o.requests, e)
                                 : load_plan_make(&m->plan, m->o.seed, m->o.requests, 1, e);
-    if (rc != 0 || open_server(m, e) != 0)
+    if (rc != 0 || mixed_sim_prepare(m, e) != 0 || open_server(m, e) != 0)
         return -1;
     m->style = (struct ask_style){m->model, m->o.id_low, m->o.id_high, m->o.words, m->o.batch_tier};
     mixed_progress(m, "%s serves %s", m->o.url != NULL ? m->o.url : m->server.url, m->model);
@@ -274,6 +280,7 @@ void mixed_deinit(struct mixed *m) {
             arm_deinit(&m->runs[i].arms[k]);
     arm_deinit(&m->kill.arm);
     mixed_server_stop(m);
+    mixed_sim_cleanup(m);
     load_plan_deinit(&m->plan);
     load_plan_deinit(&m->kill_plan);
 }

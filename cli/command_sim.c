@@ -20,7 +20,7 @@ struct run { /* one simulated run, and what it showed */
 };
 
 static struct {
-    const char *hardware, *worker, *set, *what_if, *unknown;
+    const char *hardware, *worker, *set, *what_if, *unknown, *only;
     double scale, speed, duration, net;
     int64_t workers, limit, seed, queue;
     bool json, steps, check;
@@ -30,13 +30,15 @@ static const struct flag flags[] = {
     {"workers", FLAG_INT, &o.workers, 1, SIM_WORKERS_MAX, "N", "workers (default 1)"},
     {"hardware", FLAG_TEXT, &o.hardware, 0, 0, "FILE", "a worker's data sheet, see docs/SIM.md"},
     {"from-worker", FLAG_TEXT, &o.worker, 0, 0, "FILE",
-     "a measured worker: `sluice bench engine --json`, or its cost coefficients"},
+     "a measured worker: what `sluice bench mixed --save-hardware` or `sluice\n"
+     "                            bench engine --json` wrote, or its cost coefficients"},
     {"scale", FLAG_REAL, &o.scale, 0.0001, 10000, "F", "so many times the requests, same duration"},
     {"speed", FLAG_REAL, &o.speed, 0.0001, 10000, "F", "the same requests, so many times as fast"},
     {"limit", FLAG_INT, &o.limit, 1, 20000000, "N", "only the first N requests"},
     {"duration", FLAG_REAL, &o.duration, 0.001, 31536000, "S", "only the first S seconds"},
     {"seed", FLAG_INT, &o.seed, 0, 4294967295.0, "N", "of --scale's copies (default 1)"},
     {"class", FLAG_TEXT, &o.unknown, 0, 0, "NAME", "of rows that name none (default realtime)"},
+    {"only", FLAG_TEXT, &o.only, 0, 0, "CLASS", "leave the other classes' requests out"},
     {"queue", FLAG_INT, &o.queue, 1, 4000000, "N", "requests a gateway holds (default 65536)"},
     {"net-ms", FLAG_REAL, &o.net, 0.001, 100, "MS", "from gateway to worker (default 0.2)"},
     {"set", FLAG_TEXT, &o.set, 0, 0, "CHANGE", "floors, weights, objectives, as --what-if has them"},
@@ -72,8 +74,13 @@ static int read_trace(struct sim_trace *t, const char *path, const struct class_
     if (k < 0)
         return err_set(e, ERR_INVALID, "--class %.40s: no such class", o.unknown);
     opt.unknown = (uint8_t)k;
+    int only = o.only != NULL ? class_table_find(classes, o.only) : -1;
+    if (o.only != NULL && only < 0)
+        return err_set(e, ERR_INVALID, "--only %.40s: no such class", o.only);
     if (sim_trace_read(t, path, &opt, e) != 0)
         return -1;
+    if (o.only != NULL && sim_trace_keep(t, (uint8_t)only) == 0)
+        return err_set(e, ERR_INVALID, "--only %.40s: the trace has none of them", o.only);
     if (o.scale > 0 && sim_trace_scale(t, o.scale, (uint64_t)o.seed, e) != 0)
         return -1;
     if (o.speed > 0)

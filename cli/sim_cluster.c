@@ -232,8 +232,11 @@ static const char *check(const struct cluster *c) {
 }
 
 static bool make_nodes(struct cluster *c) {
+    const struct sim_live *live = &c->plan->hardware->live;
     struct sim_node_config n = {.core = c->core,
                                 .model = &c->plan->hardware->model,
+                                .live = sim_live_scatters(live) ? live : NULL,
+                                .seed = c->plan->seed,
                                 .n_segments = c->plan->hardware->n_segments,
                                 .copy_ns = c->plan->hardware->copy_ns,
                                 .runs = c->plan->runs,
@@ -360,6 +363,9 @@ int sim_cluster_run(const struct sim_plan *plan, const struct sim_trace *t, stru
     struct cluster c = {.plan = plan, .trace = t, .meter = m};
     int rc = 0;
     assert(plan->workers >= 1 && plan->workers <= SIM_WORKERS_MAX && plan->net_ns >= SIM_NET_MIN_NS);
+    m->live = &plan->hardware->live;
+    m->seed = plan->seed;
+    m->known_ns = 2 * plan->net_ns; /* there and back */
     memcpy(m->deadline_ns, plan->deadline_ns, sizeof(m->deadline_ns));
     if (!make(&c)) {
         rc = err_set(e, ERR_NO_MEMORY, "out of memory for %u workers", plan->workers);

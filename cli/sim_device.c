@@ -109,7 +109,8 @@ static uint64_t step_ns(const struct sim_device *d, const struct sim_step *s)
     if (d->cfg.model != NULL) {
         struct sim_shape shape;
         shape_of(s, &shape);
-        return s->n_live == 0 ? 0 : sim_model_ns(d->cfg.model, &shape);
+        uint64_t ns = s->n_live == 0 ? 0 : sim_model_ns(d->cfg.model, &shape);
+        return d->cfg.live == NULL ? ns : (uint64_t)((double)ns * s->noise);
     }
     const struct sim_cost *c = &d->cfg.cost;
     uint64_t ns = c->step_ns, reads = 0, pairs = 0;
@@ -184,10 +185,15 @@ void sim_device_submit(struct sim_device *d, uint64_t now_ns, const struct worke
     s->done = s->n_results = s->positions = 0;
     s->park_at = SIM_NO_SEGMENT;
     s->device_ns = 0;
+    s->noise = 1;
     s->cold = now_ns - d->last_end_ns > SIM_PAUSE_NS;
     for (uint32_t i = 0; i < plan->n_spans; i++) {
         take_span(d, s, i, &plan->spans[i], in == NULL ? NULL : &in[i]);
         s->positions += plan->spans[i].n;
+    }
+    if (d->cfg.live != NULL) {
+        uint32_t kind = sim_live_kind(&d->place, s->rank, s->positions, now_ns);
+        s->noise = sim_live_ratio(d->cfg.live, d->cfg.seed, kind, d->n_steps[kind]++);
     }
     leg_begin(d, s, now_ns);
     s->first_cost = s->cost;
@@ -213,6 +219,7 @@ void sim_device_continue(struct sim_device *d, uint64_t now_ns, uint64_t step)
         return;
     }
     s->state = SIM_RUNNING;
+    sim_live_continue(&d->place, s->rank);
     leg_begin(d, s, now_ns);
 }
 
@@ -349,7 +356,7 @@ static void step_event(struct sim_device *d, struct sim_step *s, struct sim_even
     }
     compute(d, s);
     s->state = SIM_ENDED;
-    d->last_end_ns = s->leg_ns;
+    d->last_end_ns = d->place.end_ns = s->leg_ns;
     out->kind = SIM_STEP_END;
     out->results = s->results;
     out->n_results = s->n_results;
@@ -380,6 +387,7 @@ bool sim_device_run_begin(const struct sim_device *d, struct sim_shape *shape, u
 {
     const struct sim_step *s = step_in(d, SIM_RUNNING);
     if (s == NULL || d->cfg.model == NULL || s->n_live != s->n_spans) return false;
+    if (d->cfg.live != NULL) return false;
     if (s->leg_from != 0 || s->device_ns != 0 || s->park_at != SIM_NO_SEGMENT) return false;
     for (uint32_t i = 0; i < s->n_spans; i++)
         if (s->spans[i].n != 1 || s->spans[i].drop_at != SIM_NO_SEGMENT) return false;

@@ -22,7 +22,7 @@
  *
  * Hollow (cfg.model != NULL): for whole clusters. Steps cost what the model says, blocks have no
  * bytes, inputs are not looked at (`in` may be NULL), an id is a hash of (slot's seed, index); parks, drops, copies
- * and fences are the same. Only there: sim_device_run takes the ends of the same decode step at once.
+ * and fences are the same. Steps scatter with cfg.live, and then there are no runs. Only there: sim_device_run takes the ends of the same decode step at once.
  *
  * Thread: one owner. Memory: all at create. Misuse (an action the engine would refuse) sets
  * sim_device_bad.
@@ -30,6 +30,7 @@
 #ifndef SLUICE_CLI_SIM_DEVICE_H
 #define SLUICE_CLI_SIM_DEVICE_H
 
+#include "cli/sim_live.h"
 #include "cli/sim_model.h"
 #include "scheduler/worker_core.h"
 
@@ -54,6 +55,8 @@ struct sim_device_config {
     uint32_t max_spans, max_seq_blocks;
     uint32_t corrupt_every; /* debug: every n-th swap-in fails its checksum; 0 = off */
     const struct sim_model *model; /* hollow; outlives the device */
+    const struct sim_live *live;   /* hollow: how steps scatter; NULL = not; outlives the device */
+    uint64_t seed;                 /* of that */
 };
 
 /* The answer of a request by its ids alone: h of the last position, fold over the ends of full

@@ -32,6 +32,7 @@ struct sim_step {
     uint64_t
         leg_ns; /* since when it runs without a change; of a parked one: of its last drop request */
     bool cold;
+    double noise;        /* measured / modelled, of this step */
     uint64_t cost;       /* of the whole step with the spans live now */
     uint64_t first_cost; /* as submitted */
     uint64_t device_ns;
@@ -58,7 +59,8 @@ struct sim_device {
     struct sim_copy_queue queues[2];
     struct sim_copy copy; /* the one on its way */
     bool copying;
-    uint64_t swap_ins, last_end_ns;
+    uint64_t swap_ins, last_end_ns, n_steps[SIM_LIVE_KINDS];
+    struct sim_live_place place;
     struct sim_device_stats stats;
     const char *bad;
 };

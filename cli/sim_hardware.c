@@ -36,6 +36,7 @@ static const struct sim_key keys[SIM_KEYS] = {
     [KEY_SEGMENTS] = {"segments", 1, 4096, false},
     [KEY_KV_BLOCKS] = {"kv_blocks", 1, 5e7, false},
     [KEY_COPY_US] = {"copy_us", 0, 1e9, false},
+    [KEY_HOST_BLOCKS] = {"host_blocks", 0, 5e7, false},
 };
 
 static int set_key(struct sim_values *v, const char *name, size_t n, double value, uint64_t line,

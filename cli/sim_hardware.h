@@ -13,7 +13,9 @@
  * Measured worker (sim_hardware_from_worker), one JSON object, either
  *   what `sluice bench engine --json` prints (its decode and prefill rates are fitted), or
  *   {"cost": [8 numbers]} or {"cost": {"one": ns, "first": ...}}: coefficients as in scheduler/step_cost.h and STATUS
- * and beside them any of the worker's keys above, and copy_us (of a block).
+ * and beside them any of the worker's keys above, copy_us (of a block) and host_blocks; and, as
+ * `sluice bench mixed --save-hardware` writes them, "noise": [32 lists of ratios] and
+ * "path": {"first_us": [65 quantiles], "end_us": [65]} (sim_live.h).
  *
  * Thread: any. Failure: -1, one sentence; with a line's number where there is one.
  */
@@ -21,6 +23,7 @@
 #define SLUICE_CLI_SIM_HARDWARE_H
 
 #include "base/err.h"
+#include "cli/sim_live.h"
 #include "cli/sim_model.h"
 #include "scheduler/worker_core.h"
 
@@ -32,6 +35,7 @@ struct sim_hardware {
     uint64_t copy_ns; /* a block, either way */
     uint32_t n_blocks, n_host; /* blocks that can be used */
     uint32_t block_tokens, max_seqs, max_slots, prefill_chunk, n_ctx, n_segments;
+    struct sim_live live; /* of a measured worker; else nothing */
     double weights_bytes, kv_bytes; /* of the model; of a position. 0 = not known */
 };
 
@@ -39,6 +43,8 @@ struct sim_hardware {
 void sim_hardware_default(struct sim_hardware *h);
 int sim_hardware_read(struct sim_hardware *h, const char *path, struct err *e);
 int sim_hardware_from_worker(struct sim_hardware *h, const char *path, struct err *e);
+/* A file that sim_hardware_from_worker reads: LINEAR hardware with what a live run showed. */
+int sim_hardware_write(const struct sim_hardware *h, const char *path, struct err *e);
 /* The worker_core of it. */
 void sim_hardware_core(const struct sim_hardware *h, const struct class_table *classes, bool prefix_cache,
                        struct worker_core_config *out);

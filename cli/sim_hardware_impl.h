@@ -11,7 +11,7 @@ enum sim_key_index {
     KEY_LAYERS, KEY_HIDDEN, KEY_HEADS, KEY_KV_HEADS, KEY_HEAD_DIM, KEY_FFN, KEY_VOCAB,
     KEY_WEIGHT_BYTES, KEY_KV_BYTES,
     KEY_MAX_SEQS, KEY_MAX_SLOTS, KEY_N_CTX, KEY_BLOCK_TOKENS, KEY_CHUNK, KEY_SEGMENTS, KEY_KV_BLOCKS,
-    KEY_COPY_US,
+    KEY_COPY_US, KEY_HOST_BLOCKS,
     SIM_KEYS
 };
 
@@ -26,6 +26,8 @@ struct sim_values {
     bool given[SIM_KEYS];
 };
 
+/* "noise" and "path" of a measured worker. */
+int sim_live_read(struct sim_live *l, const json_t *j, struct err *e);
 /* From a data sheet; and from a measured worker's JSON. */
 int sim_roofline(struct sim_hardware *h, const struct sim_values *v, struct err *e);
 int sim_measured(struct sim_hardware *h, const struct sim_values *v, const json_t *j, struct err *e);

@@ -27,8 +27,16 @@ void sim_meter_deinit(struct sim_meter *m) {
     memset(m, 0, sizeof(*m));
 }
 
+/* What the client sees of a time at the gateway's door. */
+static uint64_t seen_ns(const struct sim_meter *m, uint32_t request, uint32_t end, uint64_t now_ns) {
+    if (m->live == NULL)
+        return now_ns;
+    return now_ns + sim_live_path_ns(m->live, m->seed, request, end, m->known_ns);
+}
+
 void sim_meter_first(struct sim_meter *m, uint32_t request, uint64_t now_ns) {
     const struct sim_trace_row *r = &m->trace->rows[request];
+    now_ns = seen_ns(m, request, 0, now_ns);
     uint64_t ttft = now_ns - r->at_ns;
     m->seen[request].first_ns = now_ns;
     sim_hist_add(&m->by_class[r->cls].ttft, ttft);
@@ -52,6 +60,7 @@ static void row_done(struct sim_row *row, const struct sim_trace_row *r,
     row->finished++;
     row->prompt_tokens += r->n_prompt;
     row->output_tokens += s->n_out;
+    sim_hist_add(&row->end, s->done_ns - r->at_ns);
     row->kept += is_kept;
     row->kept_tokens += is_kept ? s->n_out : 0;
     if (s->done_ns > row->last_ns)
@@ -61,7 +70,8 @@ static void row_done(struct sim_row *row, const struct sim_trace_row *r,
 void sim_meter_done(struct sim_meter *m, uint32_t request, uint32_t n_out, uint64_t now_ns) {
     const struct sim_trace_row *r = &m->trace->rows[request];
     struct sim_request_seen *s = &m->seen[request];
-    s->done_ns = now_ns;
+    now_ns = seen_ns(m, request, 1, now_ns);
+    s->done_ns = now_ns > s->first_ns ? now_ns : s->first_ns;
     s->n_out = n_out;
     bool is_kept = kept(m, r, s);
     row_done(&m->by_class[r->cls], r, s, is_kept);
@@ -71,6 +81,7 @@ void sim_meter_done(struct sim_meter *m, uint32_t request, uint32_t n_out, uint6
 static void row_failed(struct sim_row *row, bool begun) {
     row->requests++;
     row->failed++;
+    sim_hist_endless(&row->end);
     if (!begun)
         sim_hist_endless(&row->ttft);
 }

@@ -10,10 +10,11 @@
 #define SLUICE_CLI_SIM_METER_H
 
 #include "cli/sim_hist.h"
+#include "cli/sim_live.h"
 #include "cli/sim_trace.h"
 
 struct sim_row {
-    struct sim_hist ttft, gap;
+    struct sim_hist ttft, gap, end; /* end: from arrival to the last token */
     uint64_t requests, finished, failed;
     uint64_t prompt_tokens, output_tokens; /* of what finished */
     uint64_t kept, kept_tokens;            /* promises; output of those */
@@ -29,6 +30,8 @@ struct sim_meter {
     const struct sim_trace *trace;
     const struct class_table *classes;
     uint64_t deadline_ns[CLASSES_MAX]; /* from arrival to the end; 0 = none */
+    const struct sim_live *live;       /* what the way to the client adds; NULL = nothing */
+    uint64_t seed, known_ns;           /* of that; the part of it that is counted anyway */
     struct sim_row *by_class;          /* CLASSES_MAX */
     struct sim_row *by_tenant;         /* trace->n_tenants */
     struct sim_request_seen *seen;     /* trace->n */

@@ -45,7 +45,9 @@ static bool make_memory(struct sim_node *n) {
                                   .n_host = c->pool.n_host,
                                   .max_spans = c->max_spans,
                                   .max_seq_blocks = c->pool.max_seq_blocks,
-                                  .model = n->cfg.model};
+                                  .model = n->cfg.model,
+                                  .live = n->cfg.live,
+                                  .seed = n->cfg.seed + n->cfg.index};
     d.cost.copy_ns = n->cfg.copy_ns;
     n->region = mem_zalloc(worker_core_bytes(c));
     n->slots = mem_array(c->max_slots, sizeof(*n->slots));

@@ -29,6 +29,8 @@ struct sim_node_tokens { /* records [from, to) of a submission, by index */
 struct sim_node_config {
     struct worker_core_config core;
     const struct sim_model *model; /* outlives the node */
+    const struct sim_live *live;   /* NULL = steps do not scatter; outlives the node */
+    uint64_t seed;
     uint32_t n_segments, index;
     uint64_t copy_ns;
     bool runs;

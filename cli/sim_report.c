@@ -40,13 +40,14 @@ static void add_row(struct buf *b, const struct sim_report *r, const char *name,
         add_ms(b, quantile_ms(&row->ttft, quantiles[i]));
     for (int i = 0; i < 3; i++)
         add_ms(b, quantile_ms(&row->gap, quantiles[i]));
+    add_ms(b, quantile_ms(&row->end, 0.99));
     buf_addf(b, " %9.1f %9.1f %6.1f%%\n", (double)row->output_tokens / seconds(r),
              (double)row->kept_tokens / seconds(r), 100 * share(row->kept, row->requests));
 }
 
 static void add_head(struct buf *b, const char *what) {
-    buf_addf(b, "\n%-16s %8s %7s %10s %10s %10s %10s %10s %10s %9s %9s %7s\n", what, "requests",
-             "failed", "ttft p50", "p90", "p99", "gap p50", "p90", "p99", "tokens/s", "goodput",
+    buf_addf(b, "\n%-16s %8s %7s %10s %10s %10s %10s %10s %10s %10s %9s %9s %7s\n", what, "requests",
+             "failed", "ttft p50", "p90", "p99", "gap p50", "p90", "p99", "end p99", "tokens/s", "goodput",
              "kept");
 }
 
@@ -111,6 +112,7 @@ static json_t *row_json(const struct sim_report *r, const char *name, const stru
                           "output_tokens", (json_int_t)row->output_tokens);
     json_object_set_new(j, "ttft_ms", times_json(&row->ttft));
     json_object_set_new(j, "gap_ms", times_json(&row->gap));
+    json_object_set_new(j, "end_ms", times_json(&row->end));
     json_object_set_new(j, "tokens_s", number((double)row->output_tokens / seconds(r)));
     json_object_set_new(j, "goodput_tokens_s", number((double)row->kept_tokens / seconds(r)));
     json_object_set_new(j, "attainment", number(share(row->kept, row->requests)));
@@ -162,6 +164,7 @@ static void compare_row(struct buf *b, const char *name, const struct sim_report
     compare_line(b, name, "ttft p50 ms", quantile_ms(&r->ttft, 0.5), quantile_ms(&s->ttft, 0.5));
     compare_line(b, name, "ttft p99 ms", quantile_ms(&r->ttft, 0.99), quantile_ms(&s->ttft, 0.99));
     compare_line(b, name, "gap p99 ms", quantile_ms(&r->gap, 0.99), quantile_ms(&s->gap, 0.99));
+    compare_line(b, name, "end p99 ms", quantile_ms(&r->end, 0.99), quantile_ms(&s->end, 0.99));
     compare_line(b, name, "goodput tokens/s", (double)r->kept_tokens / seconds(x),
                  (double)s->kept_tokens / seconds(y));
     compare_line(b, name, "promises kept %", 100 * share(r->kept, r->requests),

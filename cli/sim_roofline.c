@@ -143,6 +143,9 @@ int sim_measured(struct sim_hardware *h, const struct sim_values *v, const json_
         rc = fit_bench(&h->model, cases, e);
     else
         rc = err_set(e, ERR_BAD_FILE, "neither \"cost\" nor \"cases\" in it");
+    h->n_host = (uint32_t)get(v, KEY_HOST_BLOCKS, 0);
+    if (rc == 0)
+        rc = sim_live_read(&h->live, j, e);
     return rc == 0 ? limits(h, v, e) : -1;
 }
 

@@ -298,6 +298,15 @@ int sim_trace_read(struct sim_trace *t, const char *path, const struct sim_trace
     return rc;
 }
 
+uint32_t sim_trace_keep(struct sim_trace *t, uint8_t cls) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n; i++)
+        if (t->rows[i].cls == cls)
+            t->rows[n++] = t->rows[i];
+    t->n = n;
+    return n;
+}
+
 void sim_trace_free(struct sim_trace *t) {
     mem_free(t->rows);
     mem_free(t->ranges);

@@ -65,6 +65,8 @@ void sim_trace_free(struct sim_trace *t);
 /* `factor` times as many requests in the same time: each row as often as that, at random (by seed) where it is no
  * whole number; copies come up to 5 s away from their row. -1: no memory, or too many rows. */
 int sim_trace_scale(struct sim_trace *t, double factor, uint64_t seed, struct err *e);
+/* Leaves out all rows of other classes; how many are left. */
+uint32_t sim_trace_keep(struct sim_trace *t, uint8_t cls);
 void sim_trace_speed(struct sim_trace *t, double factor); /* the same in 1 / factor of the time */
 
 uint32_t sim_trace_longest(const struct sim_trace *t); /* prompt and output of one */

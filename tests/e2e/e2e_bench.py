@@ -85,6 +85,23 @@ class Bench(E2ETest):
         self.assertLessEqual({"idle worker", "KV pool", "baseline TTFT", "baseline batch"}, unchecked)
         self.assertEqual(s.stop(), 0)
 
+    def test_simulate(self):
+        """The model of this run's worker is a file that `sluice sim` reads, on a trace that it reads."""
+        hw, trace = self.path("hw.json"), self.path("arm.csv")
+        code, j = self.mixed("--requests", "20", "--rate", "20", "--verify", "0", "--simulate", "--save-hardware", hw,
+                             "--save-trace", trace)
+        s = j["simulated"]
+        self.assertGreater(s["steps"], 100)
+        for name in ("alone_TTFT", "alone_finish", "mixed_TTFT", "mixed_finish"):
+            for q in ("p50", "p90", "p99"):
+                self.assertGreater(s[name][q]["sim_ms"], 0)
+        code, out, err = self.run_cli("sim", trace, "--from-worker", hw, "--json")
+        self.assertEqual(code, 0, err)
+        rows = {c["name"]: c for c in json.loads(out)["runs"][0]["classes"]}
+        self.assertEqual((rows["realtime"]["finished"], rows["batch"]["failed"]), (20, 0))
+        code, out, err = self.run_cli("sim", trace, "--from-worker", hw, "--json", "--only", "realtime")
+        self.assertEqual([c["name"] for c in json.loads(out)["runs"][0]["classes"]], ["realtime"])
+
     def test_knee(self):
         code, out, err = self.run_cli("bench", "knee", "--model", TINY, "--engine", "null", "--levels", "1,2,4", "--in",
                                       "16", "--out", "8", "--seconds", "0.5", "--warm", "0.1", "--quiet", "--json", *FAST)
@@ -106,6 +123,7 @@ class Bench(E2ETest):
                 (["mixed", "--model", "none.gguf"], 1, "none.gguf"),
                 (["mixed", "--model", TINY, "--url", "http://127.0.0.1:1"], 1, "one of"),
                 (["mixed", "--url", "http://127.0.0.1:1", "--kill"], 1, "--kill"),
+                (["mixed", "--model", TINY, "--simulate", "--kill"], 1, "--kill"),
                 (["mixed", "--url", "nonsense", "--quiet"], 2, "no URL"),
                 (["mixed", "--model", TINY, "--engine", "gpu"], 1, "--engine"),
                 (["mixed", "--model", TINY, "--prompt", "x"], 1, "--prompt"),
