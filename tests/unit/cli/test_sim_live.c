@@ -43,7 +43,7 @@ static void write_log(bool park)
     fprintf(f, "{\"ns\":1,\"event\":\"session_up\",\"gateway\":15430389036859079202}\n");
     for (uint32_t i = 0; i < STEPS; i++) {
         uint32_t n = 1 + (uint32_t)(rand_at(7, i) % 40);
-        uint64_t ns = i % 10 == 0 ? true_ns(n) * 4 / 3 : true_ns(n);
+        uint64_t ns = i % 10 == 4 ? true_ns(n) * 4 / 3 : true_ns(n);
         bool bad = park && i % 2 == 1;
         fprintf(f, "{\"ns\":%llu,\"event\":\"submit\",\"slot\":1,\"rank\":0,\"refused\":false}\n",
                 (unsigned long long)now);
