@@ -1,5 +1,5 @@
 /* The store: what is answered is there after reopening; a result counts once; a foreign id is not found; an
- * older gateway writes nothing; a full store waits and goes on; a damaged one is set aside. */
+ * older gateway writes nothing; a full store waits; a damaged one is set aside. */
 #include "gateway/store_check.h"
 #include "tests/unit/gateway/store_rig.h"
 
@@ -119,7 +119,7 @@ END_TEST
 
 static void count_done(struct store_op *op) { ++*(int *)op->user; }
 
-/* Full: the write waits, reads go on; another connection makes room (drops the filler); it goes on by itself. */
+/* Full: the write waits, reads go on, the end says it was not durable; with room it is written once. */
 START_TEST(a_full_store_waits)
 {
     store_close(&s);
