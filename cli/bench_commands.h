@@ -11,5 +11,6 @@ enum bench_exit { BENCH_PROMISE_MISSED = 4, BENCH_VOID = 5 };
 
 int bench_mixed_command(int argc, char **argv);
 int bench_knee_command(int argc, char **argv);
+int bench_overload_command(int argc, char **argv);
 
 #endif

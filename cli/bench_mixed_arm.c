@@ -72,10 +72,12 @@ static void on_done(struct http_call *call) {
     else
         r->broken++;
     bool final = refusal && call->status < 500 && call->status != 429 && call->status != 408;
-    if ((!r->ask.batch && !r->arm->again) || final) {
+    bool returns = r->arm->return_once && r->sends == 1 && call->retry_after_s >= 0;
+    if ((!r->ask.batch && !r->arm->again && !returns) || final) {
         over(r);
         return;
     }
+    r->arm->rt_away += returns && !r->ask.batch;
     pause = !refusal                   ? BROKEN_MS
             : call->retry_after_s >= 0 ? call->retry_after_s * 1e3
                                        : REFUSED_MS;
@@ -144,10 +146,14 @@ static int arrivals(struct arm *a, uint32_t *next, double *at, struct err *e) {
             return -1;
         (*next)++;
     }
-    for (uint32_t i = 0; a->again && i < *next; i++)
-        if (!a->rt[i].over && a->rt[i].due_ms > 0 && clock_ms() >= a->rt[i].due_ms &&
-            send(&a->rt[i], e) != 0)
+    for (uint32_t i = 0; (a->again || a->rt_away > 0) && i < *next; i++) {
+        struct arm_request *r = &a->rt[i];
+        if (r->over || r->due_ms <= 0 || clock_ms() < r->due_ms)
+            continue;
+        a->rt_away -= a->return_once;
+        if (send(r, e) != 0)
             return -1;
+    }
     return 0;
 }
 

@@ -44,6 +44,7 @@ struct arm {
     double warm_s, seconds;
     uint64_t seed, length_seed; /* ids are fresh in each arm, batch lengths are not */
     bool again;
+    bool return_once; /* a refused real-time request is sent once more, when Retry-After says; only then */
     bool fixed; /* every batch request has just these lengths */
     /* called each turn while the phase runs, with the seconds since its begin; may be NULL */
     int (*watch)(struct arm *a, double at_s, struct err *e);
@@ -52,7 +53,7 @@ struct arm {
     /* what came */
     struct arm_request *rt;
     struct arm_request **batch;
-    uint32_t n_batch, cap_batch, batch_out_now, shortest, rt_left;
+    uint32_t n_batch, cap_batch, batch_out_now, shortest, rt_left, rt_away; /* away: waiting out a Retry-After */
     double from_ms, to_ms, cpu_s, late_p99_ms, late_max_ms;
     struct bench_counters counters[2]; /* at its begin and end */
 };

@@ -7,10 +7,12 @@
 
 static const struct command *const commands[] = {&command_up, &command_chat, &command_batch,
                                                &command_bench, &command_eval, &command_sim,
-                                               &command_usage_report, &command_keys, &command_store};
+                                               &command_usage_report, &command_keys,
+                                               &command_store, &command_explain};
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
-static const char *const words[] = {"up", "chat", "batch", "bench", "eval", "sim", "usage", "keys", "store", "version", "help"};
+static const char *const words[] = {"up", "chat", "batch", "bench", "eval", "sim", "usage", "keys", "store",
+                                    "explain", "version", "help"};
 #define WORDS (sizeof(words) / sizeof(words[0]))
 
 void command_exit_codes(FILE *f) {

@@ -26,7 +26,7 @@ struct command {
 
 extern const struct command command_up, command_chat, command_batch, command_bench,
     command_eval, command_usage_report, command_sim,
-    command_keys, command_store;
+    command_keys, command_store, command_explain;
 
 void command_help(FILE *f);          /* all commands and the exit codes */
 void command_exit_codes(FILE *f);    /* the part about exit codes, for each --help */

@@ -122,7 +122,8 @@ static void help(FILE *f) {
     fprintf(f, "Usage: sluice bench WORD [FLAGS]\n\n"
                "  engine    tokens/s of the engine alone, beside what bounds it\n"
                "  mixed     chat beside a full batch: isolation, harvest, identical answers, kill -9\n"
-               "  knee      throughput against latency at rising concurrency, and the batch size to take\n\n"
+               "  knee      throughput against latency at rising concurrency, and the batch size to take\n"
+               "  overload  what is delivered at 1, 1.5 and 3 times the capacity, and whether refusals keep their word\n\n"
                "`sluice bench WORD --help` says more. On a machine that does other work the figures are its, not "
                "ours.\n");
     command_exit_codes(f);
@@ -132,7 +133,8 @@ static int run(int argc, char **argv) {
     static const struct {
         const char *word;
         int (*run)(int argc, char **argv);
-    } words[] = {{"engine", engine}, {"mixed", bench_mixed_command}, {"knee", bench_knee_command}};
+    } words[] = {{"engine", engine}, {"mixed", bench_mixed_command}, {"knee", bench_knee_command},
+                 {"overload", bench_overload_command}};
     for (size_t i = 0; argc > 1 && i < sizeof(words) / sizeof(words[0]); i++)
         if (strcmp(argv[1], words[i].word) == 0)
             return words[i].run(argc - 1, argv + 1);
@@ -140,8 +142,8 @@ static int run(int argc, char **argv) {
         help(stdout);
         return CLI_OK;
     }
-    return command_usage("bench", "say what to measure: sluice bench engine, mixed or knee, then --help");
+    return command_usage("bench", "say what to measure: sluice bench engine, mixed, knee or overload, then --help");
 }
 
-const struct command command_bench = {"bench", "speed: the engine, chat beside batch, the knee", run,
+const struct command command_bench = {"bench", "speed: the engine, chat beside batch, the knee, overload", run,
                                       help};

@@ -41,6 +41,32 @@ static void later(struct dispatch *d, struct dispatch_later l)
     d->later[(d->later_head + d->n_later++) % (2 * d->max_slots)] = l;
 }
 
+/* Since it was sent last: what the worker booked, and the rest, which is the way there and back. */
+static void book_worker(struct sequence *s, const struct msg_tokens_entry *t)
+{
+    uint64_t now = gateway_now_ns(), left = now - s->last_sent_ns;
+    s->finished_ns = now;
+    for (uint32_t i = 0; i < LEDGER_WORKER_N && i < t->n_booked; i++) {
+        uint64_t n = t->booked_ns[i] < left ? t->booked_ns[i] : left;
+        s->ledger[LEDGER_WORKER + i] += n;
+        left -= n;
+    }
+    s->ledger[LEDGER_NETWORK] += left;
+}
+
+/* Before it was queued this time it was with a worker that did not finish it. */
+static void book_queue(struct sequence *s, const struct gateway_action *a)
+{
+    uint64_t now = gateway_now_ns(), queued = 0;
+    for (uint32_t i = 0; i < LEDGER_QUEUE_N; i++) {
+        s->ledger[LEDGER_QUEUE + i] += a->queued_ns[i];
+        queued += a->queued_ns[i];
+    }
+    if (s->last_sent_ns != 0 && now - s->last_sent_ns > queued)
+        s->ledger[LEDGER_LOST] += now - s->last_sent_ns - queued;
+    s->last_sent_ns = now;
+}
+
 static void perform_deliver(struct dispatch *d, const struct gateway_action *a)
 {
     struct sequence *s = d->slots[a->slot];
@@ -56,7 +82,10 @@ static void perform_deliver(struct dispatch *d, const struct gateway_action *a)
     s->preemptions = t->preemptions;
     if (s->n_out == 0) /* moved later: what it takes then was computed for it */
         s->cached = t->cached < s->n_prompt ? t->cached : s->n_prompt - 1;
-    if (a->finish != FINISH_NONE) s->slot = UINT32_MAX;
+    if (a->finish != FINISH_NONE) {
+        s->slot = UINT32_MAX;
+        book_worker(s, t);
+    }
     if (append_ids(s, t->records + a->skip, t->index + a->skip, a->n) != 0) {
         if (a->finish == FINISH_NONE) dispatch_leave(d, s);
         s->ops->fail(s, ERR_NO_MEMORY);
@@ -79,7 +108,9 @@ static void perform_submit(struct dispatch *d, const struct gateway_action *a)
 {
     struct sequence *s = d->slots[a->slot];
     if (s) s->submit.tag = a->tag;
+    if (s) book_queue(s, a);
     if (s && link_submit(d, a, s) == 0) {
+        s->worker = d->sessions[a->worker].name;
         if (s->sent_ns == 0) s->sent_ns = gateway_now_ns();
         return;
     }
@@ -344,6 +375,15 @@ bool dispatch_idle(const struct dispatch *d)
 void dispatch_stats(const struct dispatch *d, struct gateway_stats *out)
 {
     gateway_core_stats(d->core, out);
+}
+
+void dispatch_worker_name(const struct dispatch *d, uint64_t worker, char *out)
+{
+    out[0] = '\0';
+    for (uint32_t i = 0; i < GATEWAY_WORKERS_MAX; i++) {
+        const struct link_session *s = &d->sessions[i];
+        if (s->used && s->name == worker) snprintf(out, MSG_NAME_MAX, "%s", s->hello.name);
+    }
 }
 
 void dispatch_workers(const struct dispatch *d, struct dispatch_workers *out)

@@ -40,7 +40,10 @@ struct sequence {
     uint32_t tenant;         /* index, < DISPATCH_TENANTS_MAX: whose account, caps and room */
     int8_t priority;         /* among its tenant's own: -8 .. 7, larger first */
     uint32_t hint_out;       /* ids it will probably make; 0 = as its tenant's usually do */
-    uint64_t arrived_ns, sent_ns;                /* filled by dispatch */
+    uint64_t arrived_ns, sent_ns;                /* filled by dispatch: first sent */
+    uint64_t last_sent_ns, finished_ns;
+    uint64_t ledger[LEDGER_CAUSES];              /* from arrival to the finish, ns */
+    uint64_t worker;                             /* hash of the last one's name */
     uint32_t slot;                               /* dispatch's; UINT32_MAX = not in */
     uint32_t preemptions;
     uint32_t cached;         /* prompt ids that were found in a worker's prefix cache; valid after the
@@ -75,6 +78,8 @@ void dispatch_tenant_stats(const struct dispatch *d, uint32_t tenant, struct gat
 void dispatch_leave(struct dispatch *d, struct sequence *s);
 /* -1: sets ERR_POOL_TOO_SMALL, with sizes. */
 int dispatch_too_large(const struct dispatch *d, const struct sequence *s, struct err *e);
+/* The name behind sequence.worker, "" when it is gone; MSG_NAME_MAX bytes. */
+void dispatch_worker_name(const struct dispatch *d, uint64_t worker, char *out);
 bool dispatch_ready(const struct dispatch *d);             /* a live worker */
 const char *dispatch_endpoint(
     const struct dispatch *d); /* where workers meet us, the port filled in */

@@ -20,6 +20,7 @@ struct rpc_door;   /* gateway/rpc_door.h */
 struct tenants;    /* gateway/tenants.h */
 struct usage;      /* gateway/usage.h */
 struct budget_file; /* gateway/budget_file.h */
+struct explain;    /* gateway/explain.h */
 
 struct gateway {
     const struct settings *settings;
@@ -36,6 +37,7 @@ struct gateway {
     struct tenants *tenants;       /* NULL only in tests: no tenants, no limits */
     struct usage *usage;           /* NULL only in tests: nothing is counted */
     struct budget_file *budgets;   /* NULL: a restart forgets what was used and reserved */
+    struct explain *explain;       /* NULL: nothing is kept of requests that ended */
     bool draining;                 /* first SIGTERM: /ready 503, new requests 503 */
     uint32_t live_requests;
     uint64_t queue_bytes; /* bodies, ids, scores of all requests: max-queue-bytes bounds it */

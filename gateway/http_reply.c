@@ -2,6 +2,7 @@
 #include "gateway/http_priv.h"
 
 #include "base/mem.h"
+#include "gateway/explain.h"
 
 #include <string.h>
 
@@ -15,6 +16,12 @@ static void common_headers(struct http_call *c, struct MHD_Response *r, const ch
     MHD_add_response_header(r, "Content-Type", type);
     MHD_add_response_header(r, "X-Request-Id", c->label);
     http_limit_headers(c, r);
+    if (c->request == NULL) return;
+    char text[640]; /* of a stream: what is known when its first token came */
+    uint64_t ns[LEDGER_CAUSES];
+    (void)request_ledger(c->request, ns);
+    explain_server_timing(text, sizeof text, ns);
+    if (text[0] != '\0') MHD_add_response_header(r, "Server-Timing", text);
 }
 
 static enum MHD_Result queue(struct http_call *c, unsigned status, struct MHD_Response *r)

@@ -1,6 +1,8 @@
 #include "gateway/http_priv.h"
 
 #include "gateway/api_pages.h"
+#include "gateway/explain.h"
+#include "gateway/tenants.h"
 
 #include <string.h>
 
@@ -11,6 +13,7 @@ static const struct http_route routes[] = {
     {"/detokenize", "POST", false, true, true, ENDPOINT_DETOKENIZE, false},
     {"/v1/models", "GET, HEAD", true, false, false, 0, false},
     {"/v1/models/", "GET, HEAD", true, false, false, 0, false},
+    {"/v1/requests/", "GET, HEAD", true, false, false, 0, false},
     {"/health", "GET, HEAD", true, false, false, 0, true},
     {"/ready", "GET, HEAD", true, false, false, 0, true},
     {"/live", "GET, HEAD", true, false, false, 0, true},
@@ -69,6 +72,26 @@ static enum MHD_Result reply_model(struct http_call *c)
     return http_reply_buf(c, 200, "application/json", &b, NULL, 0);
 }
 
+/* /v1/requests/ID/explain: where the time of a request that ended went. Another tenant's looks like none. */
+static enum MHD_Result reply_explain(struct http_call *c)
+{
+    static const char tail[] = "/explain";
+    char id[256];
+    struct buf b = {0};
+    decode(c->id, id, sizeof id);
+    size_t n = strlen(id), k = sizeof tail - 1;
+    if (n <= k || strcmp(id + n - k, tail) != 0)
+        return http_reply_now(c, ERR_NOT_FOUND, "", "There is /v1/requests/ID/explain, and nothing else.", NULL);
+    id[n - k] = '\0';
+    const char *tenant = c->who.tenant ? c->who.tenant->line.name : "";
+    const struct explain_entry *e = explain_find(c->h->g->explain, tenant, id);
+    if (e == NULL)
+        return http_reply_now(c, ERR_NOT_FOUND, "",
+                              "No request of this id has ended here lately (--explain-kept says how many are kept).", NULL);
+    explain_json(&b, e, &c->h->g->limits.classes);
+    return http_reply_buf(c, 200, "application/json", &b, NULL, 0);
+}
+
 static enum MHD_Result reply_ready(struct http_call *c)
 {
     struct err e;
@@ -80,7 +103,7 @@ enum MHD_Result http_route_reply(struct http_call *c)
 {
     const char *p = c->route->path;
     struct buf b = {0};
-    if (c->id) return reply_model(c);
+    if (c->id) return strcmp(p, "/v1/requests/") == 0 ? reply_explain(c) : reply_model(c);
     if (strcmp(p, "/health") == 0 || strcmp(p, "/ready") == 0) return reply_ready(c);
     if (strcmp(p, "/live") == 0 || strcmp(p, "/ping") == 0)
         return http_reply(c, 200, "application/json", "{\"status\":\"ok\"}", 15, NULL, 0);

@@ -5,6 +5,7 @@
 #include "config/cpulist.h"
 #include "gateway/budget_file.h"
 #include "gateway/dispatch.h"
+#include "gateway/explain.h"
 #include "gateway/gateway.h"
 #include "gateway/http.h"
 #include "gateway/lane.h"
@@ -138,6 +139,7 @@ static int open_doors(struct process *p, struct err *e)
     if (lanes_create(&g->lanes, g, e) != 0 || dispatch_create(&g->dispatch, g, NULL, e) != 0)
         return -1;
     tenants_meet_dispatch(g->tenants);
+    if (explain_create(&g->explain, (uint32_t)g->settings->explain_kept, e) != 0) return -1;
     if (http_create(&g->http, g, e) != 0 || rpc_door_create(&g->rpc, g, e) != 0) return -1;
     return state_file_write(g, e);
 }
@@ -150,6 +152,7 @@ static void close_doors(struct process *p)
     rpc_door_destroy(&g->rpc);
     lanes_destroy(&g->lanes);
     dispatch_destroy(&g->dispatch);
+    explain_destroy(&g->explain);
     tenants_watch_destroy(&p->watch);
     tenants_destroy(&g->tenants);
     budget_file_close(&g->budgets);

@@ -193,6 +193,25 @@ static void add_counters(struct writer *w, const struct metrics *m)
     sample(w, "vllm:generation_tokens_total", "", made);
 }
 
+void metrics_ledger(struct metrics *m, uint8_t cls, const uint64_t ns[LEDGER_CAUSES])
+{
+    for (uint32_t i = 0; i < LEDGER_CAUSES; i++) m->cls[cls].ledger_ns[i] += ns[i];
+}
+
+static void add_ledger(struct writer *w, const struct metrics *m)
+{
+    char labels[96];
+    header(w, "sluice:ledger_seconds_total", "counter",
+           "Where the time of answered requests went, by class and cause.");
+    for (uint32_t c = 0; c < w->classes->n; c++) {
+        for (uint32_t i = 0; i < LEDGER_CAUSES; i++) {
+            snprintf(labels, sizeof labels, ",class=\"%s\",cause=\"%s\"", w->classes->rows[c].name,
+                     ledger_name((enum ledger_cause)i));
+            sample(w, "sluice:ledger_seconds_total", labels, (double)m->cls[c].ledger_ns[i] * 1e-9);
+        }
+    }
+}
+
 static void add_cache(struct writer *w, const struct dispatch_workers *k)
 {
     header(w, "vllm:prefix_cache_queries_total", "counter",
@@ -308,6 +327,7 @@ void metrics_render(struct gateway *g, struct buf *out)
     add_workers(&w, g);
     add_counters(&w, &g->metrics);
     add_histograms(&w, &g->metrics);
+    add_ledger(&w, &g->metrics);
     add_process(&w, g);
     add_pools(&w, g);
 }

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/hist.h"
 #include "base/submission.h"
+#include "scheduler/ledger.h"
 
 #include <stdint.h>
 
@@ -19,6 +20,7 @@ struct metrics_class {
     uint64_t prompt_tokens_total, generation_tokens_total;
     uint64_t finished[FINISH_COUNT];  /* choices by finish */
     uint64_t aborted;
+    uint64_t ledger_ns[LEDGER_CAUSES]; /* of requests that were answered */
 };
 
 struct metrics {
@@ -44,6 +46,7 @@ void metrics_init(struct metrics *m);
 void metrics_request(struct metrics *m, uint8_t cls, uint32_t n);
 void metrics_itl(struct metrics *m, uint8_t cls, uint64_t gap_ns);
 void metrics_choice_end(struct metrics *m, const struct metrics_choice *c);
+void metrics_ledger(struct metrics *m, uint8_t cls, const uint64_t ns[LEDGER_CAUSES]);
 void metrics_render(struct gateway *g, struct buf *out);  /* text/plain; version=0.0.4 */
 
 #endif

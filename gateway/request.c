@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "gateway/class_choice.h"
+#include "gateway/explain.h"
 #include "gateway/reply.h"
 #include "gateway/request_priv.h"
 
@@ -154,6 +155,7 @@ static void arrive(struct request *r)
         bad = err_set(&e, ERR_RATE_REQUESTS, "%lld requests of this key's tenant wait already.",
                       (long long)r->tenant->line.queue_room);
     if (bad == 0) bad = ask_for_room(r, &retry_ms, &e);
+    r->let_in_ns = gateway_now_ns();
     r->starting = true;
     for (uint32_t i = 0; bad == 0 && i < r->n_choices; i++) {
         bad = dispatch_arrive(r->g->dispatch, &r->choices[i].seq, &e);
@@ -255,6 +257,7 @@ static void lane_done(struct lane_job *j)
 {
     struct request *r = (struct request *)j;
     r->on_lane = false;
+    r->read_ns = gateway_now_ns();
     if (r->closed) {
         destroy(r);
         return;
@@ -315,6 +318,7 @@ struct request *request_submit(struct gateway *g, const struct request_in *in)
     r->tenant = tenant_hold(in->who.tenant);
     tenant_rules(g, &in->who, &r->job.rules);
     g->live_requests++;
+    r->came_ns = gateway_now_ns();
     struct err e;
     if (refuse(r, in, &e) != 0) fail(r, &e);
     return r;
@@ -515,11 +519,57 @@ enum pull request_pull(struct request *r, struct buf *out)
     return r->err.code != ERR_OK ? pull_error(r, out) : pull_end(r, out);
 }
 
+static const struct choice *last_choice(const struct request *r)
+{
+    const struct choice *last = r->n_choices > 0 ? &r->choices[0] : NULL;
+    for (uint32_t i = 1; i < r->n_choices; i++) {
+        uint64_t end = r->choices[i].seq.finished_ns;
+        if (last->seq.finished_ns != 0 && (end == 0 || end > last->seq.finished_ns)) last = &r->choices[i];
+    }
+    return last;
+}
+
+uint64_t request_ledger(const struct request *r, uint64_t out[LEDGER_CAUSES])
+{
+    uint64_t now = gateway_now_ns(), sum = 0;
+    const struct choice *c = last_choice(r);
+    memset(out, 0, LEDGER_CAUSES * sizeof *out);
+    if (c != NULL) memcpy(out, c->seq.ledger, sizeof c->seq.ledger);
+    out[LEDGER_TEXT] += (r->read_ns != 0 ? r->read_ns : now) - r->came_ns;
+    if (r->read_ns != 0) out[LEDGER_BUDGET] += (r->let_in_ns != 0 ? r->let_in_ns : now) - r->read_ns;
+    if (c != NULL && c->seq.finished_ns != 0) out[LEDGER_READER] += now - c->seq.finished_ns;
+    for (uint32_t i = 0; i < LEDGER_CAUSES; i++) sum += out[i];
+    if (now - r->came_ns > sum) out[LEDGER_OTHER] += now - r->came_ns - sum;
+    return now - r->came_ns;
+}
+
+static void explain(const struct request *r)
+{
+    struct explain_entry e = {.at_s = r->created_s, .choices = r->n_choices, .code = r->err.code};
+    const struct choice *c = last_choice(r);
+    if (c == NULL || r->g->explain == NULL) return;
+    snprintf(e.id, sizeof e.id, "%s", r->id);
+    snprintf(e.label, sizeof e.label, "%s", r->label);
+    snprintf(e.tenant, sizeof e.tenant, "%s", r->tenant ? r->tenant->line.name : "");
+    e.wall_ns = request_ledger(r, e.ns);
+    e.ttft_ns = c->first_ns > r->came_ns ? c->first_ns - r->came_ns : 0;
+    e.cls = r->job.params.cls;
+    e.finish = c->finish;
+    e.n_prompt = c->seq.n_prompt;
+    e.n_out = c->seq.n_out;
+    e.cached = c->seq.cached;
+    e.preemptions = c->seq.preemptions;
+    dispatch_worker_name(r->g->dispatch, c->seq.worker, e.worker);
+    explain_put(r->g->explain, &e);
+    if (r->err.code == ERR_OK) metrics_ledger(&r->g->metrics, e.cls, e.ns);
+}
+
 void request_close(struct request **pr)
 {
     struct request *r = *pr;
     *pr = NULL;
     if (r == NULL) return;
+    explain(r);
     for (uint32_t i = 0; i < r->n_choices; i++) count_end(r, &r->choices[i], FINISH_CANCELLED);
     leave_budget(r); /* a lane that still reads it holds nobody's room */
     r->closed = true;

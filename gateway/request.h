@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "gateway/gateway.h"
 #include "gateway/key_index.h"
+#include "scheduler/ledger.h"
 
 enum endpoint { ENDPOINT_CHAT, ENDPOINT_COMPLETION, ENDPOINT_TOKENIZE, ENDPOINT_DETOKENIZE };
 
@@ -62,6 +63,9 @@ uint32_t request_retry_ms(const struct request *r, bool *never);
 struct tenant *request_tenant(const struct request *r); /* for x-ratelimit-*; may be NULL */
 bool request_streams(const struct request *r); /* the body asked for stream */
 void request_close(struct request **r);
+/* Where its time went so far, ns by cause (scheduler/ledger.h): of the choice that ended last, or goes on. Returns the
+ * sum, which is the time since request_submit. */
+uint64_t request_ledger(const struct request *r, uint64_t out[LEDGER_CAUSES]);
 
 /* {"error":{"message","type","param","code"}}: all four keys, code string or null. */
 void error_json(struct buf *out, const struct err *e);

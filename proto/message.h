@@ -32,6 +32,7 @@
 #define MSG_STOP_BYTES_MAX 1024
 #define MSG_STOP_IDS_MAX 64
 #define MSG_BIAS_MAX 1024
+#define MSG_BOOKED_MAX 32          /* causes of a ledger on the wire */
 #define MSG_TENANTS_MAX 1024       /* rows of tenants' counters in one TOKENS */
 #define MSG_TOP_MAX 20
 #define MSG_SALT_MAX 256
@@ -149,6 +150,8 @@ struct msg_tokens_entry {
     uint32_t preemptions;          /* of this submission so far */
     uint32_t cached;               /* prompt positions that its first start took from the prefix cache; 0 from a
                                       worker that does not send it */
+    uint64_t booked_ns[MSG_BOOKED_MAX]; uint32_t n_booked; /* with the finish: where its time here went
+                                      (scheduler/ledger.h, the worker's causes in order); 0 from older workers */
 };
 struct msg_account { uint8_t cls; uint64_t prompt_first, output, recomputed, dropped; };
 /* What a tenant had of a class since the worker's start, whichever gateway asked; a prompt counts with its first id. */

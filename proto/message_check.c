@@ -174,6 +174,9 @@ static int check_tokens_entry(const struct msg_tokens_entry *t, struct err *e)
     TRY(in_range(e, (uint64_t)t->index + t->n, 0, MSG_IDS_MAX, "index"));
     TRY(in_range(e, (uint64_t)t->finish, 0, FINISH_COUNT - 1, "finish"));
     TRY(in_range(e, t->cached, 0, MSG_IDS_MAX, "cached"));
+    TRY(in_range(e, t->n_booked, 0, MSG_BOOKED_MAX, "booked"));
+    for (uint32_t i = 0; i < t->n_booked; i++)
+        TRY(in_range(e, t->booked_ns[i], 0, MSG_DURATION_MAX, "booked"));
     for (uint32_t i = 0; i < t->n; i++)
         TRY(check_record(&t->records[i], t->logprobs, e));
     return 0;

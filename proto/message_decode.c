@@ -261,6 +261,10 @@ static void get_tokens_entry(struct wire *w, struct msg_tokens_entry *t)
     }
     if (f.left > 0) /* not sent by workers of before */
         t->cached = get_u32(w, &f, "cached");
+    if (f.left > 0)
+        t->n_booked = wire_count(w, &f, MSG_BOOKED_MAX, "booked");
+    for (uint32_t i = 0; i < t->n_booked && !w->bad; i++)
+        t->booked_ns[i] = wire_uint(w, NULL, MSG_DURATION_MAX, "booked");
     wire_close(w, &f);
 }
 

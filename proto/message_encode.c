@@ -199,7 +199,7 @@ static void put_record(struct buf *b, const struct msg_record *r)
 
 static void put_tokens_entry(struct buf *b, const struct msg_tokens_entry *t)
 {
-    value_put_array(b, 9);
+    value_put_array(b, 10);
     put_sub(b, t->sub);
     value_put_uint(b, t->index);
     put_text(b, finish_text(t->finish));
@@ -214,6 +214,9 @@ static void put_tokens_entry(struct buf *b, const struct msg_tokens_entry *t)
             value_put_int(b, t->records[i].id);
     }
     value_put_uint(b, t->cached);
+    value_put_array(b, t->n_booked);
+    for (uint32_t i = 0; i < t->n_booked; i++)
+        value_put_uint(b, t->booked_ns[i]);
 }
 
 static void put_tenants(struct buf *b, const struct msg_tokens *t)

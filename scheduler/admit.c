@@ -5,8 +5,13 @@
 
 #define HORIZON_NS 60000000000u
 #define GRACE_NS 5000000000u
-#define SHARE_PERMILLE 700u
+#define SHARE_PERMILLE 550u
 #define WINDOW_NS 500000000u
+#define SECOND_NS 1000000000u
+/* Of a slot that is promised: the rate is an estimate, and what was promised too much cannot be taken back; the rest
+ * goes to newcomers. Less when more is here than there should be. */
+#define FILL 0.985
+#define FILL_BEHIND 0.3
 #define RATIO_MIN 0.125
 #define RATIO_MAX 4.0
 
@@ -31,7 +36,8 @@ struct admit {
     uint64_t window_ns;         /* 0 = a seat is free */
     uint64_t promised_ns, swept_ns;
     uint64_t taken, refused, promises, kept, lapsed;
-    uint64_t tail_ns;           /* latest promise */
+    double slots[ADMIT_SLOTS];  /* work promised to return in each tenth of a second, by time modulo */
+    uint64_t slots_from;        /* number of the first one; those before are empty again */
     uint32_t windows;           /* seen, at most 4 */
     uint32_t tickets, holders;  /* live; tenants that have some */
     uint32_t free_ticket, n_chains;
@@ -255,6 +261,11 @@ static void admit_sweep(struct admit *a, uint64_t now_ns)
     }
 }
 
+static double admit_ask_work(const struct admit *a, const struct admit_ask *ask)
+{
+    return ask->n_prompt * a->pool.prompt_ns + ask->n_out * a->pool.out_ns + 1;
+}
+
 static bool admit_promise(struct admit *a, const struct admit_ask *ask, uint64_t due_ns)
 {
     uint32_t *held = admit_held(a, ask->tenant), ticket = a->free_ticket;
@@ -266,8 +277,7 @@ static bool admit_promise(struct admit *a, const struct admit_ask *ask, uint64_t
     *t = (struct admit_ticket){
         .key = ask->key,
         .due_ns = due_ns,
-        .work_ns =
-            (uint64_t)(ask->n_prompt * a->pool.prompt_ns + ask->n_out * a->pool.out_ns) + 1,
+        .work_ns = (uint64_t)admit_ask_work(a, ask),
         .tenant = ask->tenant,
         .next = *admit_chain(a, ask->key),
         .live = 1,
@@ -275,20 +285,38 @@ static bool admit_promise(struct admit *a, const struct admit_ask *ask, uint64_t
     *admit_chain(a, ask->key) = ticket;
     if ((*held)++ == 0) a->holders++;
     a->promised_ns += t->work_ns;
-    if (due_ns > a->tail_ns) a->tail_ns = due_ns;
     a->tickets++;
     a->promises++;
     return true;
 }
 
-/* Not before those who were promised earlier, however much faster it goes by now. */
-static double admit_behind(const struct admit *a, const struct admit_ask *ask, uint64_t now_ns,
-                           double ns)
+/* Slots that are past are empty again. */
+static void admit_slots_pass(struct admit *a, uint64_t now_ns)
 {
-    double work = ask->n_prompt * a->pool.prompt_ns + ask->n_out * a->pool.out_ns;
-    if (a->promised_ns == 0 || a->tail_ns <= now_ns) return ns;
-    double tail = (double)(a->tail_ns - now_ns) + work / admit_rate(a);
-    return ns > tail ? ns : tail;
+    uint64_t from = now_ns / ADMIT_SLOT_NS;
+    if (from - a->slots_from >= ADMIT_SLOTS) memset(a->slots, 0, sizeof a->slots);
+    for (; a->slots_from < from && from - a->slots_from < ADMIT_SLOTS; a->slots_from++)
+        a->slots[a->slots_from % ADMIT_SLOTS] = 0;
+    a->slots_from = from;
+}
+
+/* Whole seconds until it is promised to be taken, in ns; 0 = not within the horizon. `over`: work here beyond L. */
+static uint64_t admit_when(struct admit *a, const struct admit_ask *ask, uint64_t now_ns, double over)
+{
+    double work = admit_ask_work(a, ask), limit = admit_limit(a, ask);
+    double behind = over <= 0 || limit <= 0 ? 0 : over < limit ? over / limit : 1;
+    double room = admit_rate(a) * ADMIT_SLOT_NS * (FILL - FILL_BEHIND * behind);
+    double first = over > 0 ? over / admit_rate(a) : 0;
+    uint64_t horizon = a->cfg.horizon_ns, most = (uint64_t)(ADMIT_SLOTS - 1) * ADMIT_SLOT_NS;
+    if (horizon > most) horizon = most;
+    admit_slots_pass(a, now_ns);
+    for (uint64_t wait = SECOND_NS; wait <= horizon; wait += SECOND_NS) {
+        double *slot = &a->slots[(now_ns + wait) / ADMIT_SLOT_NS % ADMIT_SLOTS];
+        if ((double)wait < first || (*slot > 0 && *slot + work / 2 > room)) continue; /* as often over as under */
+        *slot += work;
+        return wait;
+    }
+    return 0;
 }
 
 /* It has a promise. */
@@ -316,14 +344,10 @@ void admit_decide(struct admit *a, const struct admit_ask *ask, uint64_t now_ns,
         admit_return(a, ticket, now_ns, v);
     } else if (admit_known(a) && ask->objective_ns != 0 &&
                ask->tenant_seqs + ask->n_seqs > ask->fair_seqs) {
-        double over =
-            admit_backlog(a, ask) + (double)a->promised_ns - admit_limit(a, ask);
+        double over = admit_backlog(a, ask) - admit_limit(a, ask);
         v->taken = over <= 0;
-        double ns = over / admit_rate(a) + 1;
-        if (!v->taken) ns = admit_behind(a, ask, now_ns, ns);
-        if (!v->taken && ns < (double)a->cfg.horizon_ns &&
-            admit_promise(a, ask, now_ns + (uint64_t)ns))
-            v->retry_ns = (uint64_t)ns;
+        if (!v->taken) v->retry_ns = admit_when(a, ask, now_ns, over);
+        if (v->retry_ns != 0 && !admit_promise(a, ask, now_ns + v->retry_ns)) v->retry_ns = 0;
     }
     a->taken += v->taken;
     a->refused += !v->taken;

@@ -10,17 +10,18 @@
  *   B = P x positions not yet computed + D x ids still expected x (N - S) / N     N sequences, S seats, N > S
  * (with a free seat only prompts stand before it: a first token waits for a seat, not for the end of all).
  * The pool does C = workers x ratio of it in a ns; `ratio` is what was really done over windows of 0.5 s in which no
- * seat was free, so a wrong model puts itself right. T = work promised to refused ones. A newcomer is taken when
- *   B + T <= L,  L = C x (share of the objective, less its own prefill, of which half the objective at most)
+ * seat was free, so a wrong model puts itself right. A newcomer is taken when
+ *   B <= L,  L = C x (share of the objective, less its own prefill, of which half the objective at most)
  * or when its tenant has less than its share of the seats: nobody's flood gets another one refused. Else it is promised
- *   due = now + (B + T - L) / C
- * so promises are spaced as the pool drains, and a pool that has refused somebody has L of work left whenever one
- * returns. That is also why the time may be rounded up to seconds by who is told. It is a virtual queue (the
- * refused ones' places are kept) in the sense of call centres' "virtual hold".
+ * a whole number of seconds from now, since that is what Retry-After can say: the first one not before the pool has
+ * drained to L, at which the work promised to return in that tenth of a second is still below what the pool does in it.
+ * (Rounded up afterwards, promises would come back in bursts: all that were refused in one half second together,
+ * then nobody.) Promised work returns no faster than the pool drains, so B stays at L while promises are out, and
+ * newcomers get what is left over. A virtual queue: the refused ones' places are kept, as call centres do.
  *
  * Ticket: a promise, found again by the request's key (a hash of all that it asks for). Early: told the time
- * that is left. From ADMIT_EARLY_NS before due on it is taken, whatever waits. ADMIT_LATE_NS after due it counts in T
- * no more, `grace_ns` after due it is forgotten. None is given beyond `horizon_ns`, nor to a tenant that holds half of
+ * that is left. From ADMIT_EARLY_NS before due on it is taken, whatever waits. ADMIT_LATE_NS after due it counts as
+ * promised no more, `grace_ns` after due it is forgotten. None is given beyond `horizon_ns`, nor to a tenant that holds half of
  * them while others hold some: then no time is told, since none can be promised.
  *
  * Without a model (no worker has sent one), or without objective: always taken. Pure: no clock, no allocation; one
@@ -37,13 +38,15 @@
 #include <stdint.h>
 
 #define ADMIT_EARLY_NS 50000000u    /* clocks and sleeps of clients are not exact */
-#define ADMIT_LATE_NS 1200000000u   /* rounded up to a second, and on its way */
+#define ADMIT_LATE_NS 500000000u    /* on its way */
+#define ADMIT_SLOT_NS 100000000u
+#define ADMIT_SLOTS 1024            /* a horizon of 100 s at most */
 #define ADMIT_SWEEP_NS 50000000u
 
 struct admit_config {
     uint32_t max_tickets, max_tenants;
     uint64_t horizon_ns, grace_ns; /* 0 = 60 s, 5 s */
-    uint32_t share_permille;       /* of the objective that may be waited; 0 = 700: the rest is for error */
+    uint32_t share_permille;       /* of the objective that may be waited; 0 = 550: the rest is for error */
     uint8_t urgent;                /* bit k: class k is of rank 0; `ratio` is learned while those take all seats */
 };
 

@@ -83,6 +83,7 @@ struct gateway_core *gateway_core_init(void *region, const struct gateway_core_c
     struct admit_config admit;
     if (gc_admit_config(&c->cfg, &admit)) (void)admit_init(gc_admit(c), &admit);
     for (uint32_t i = 0; i < c->cfg.max_tenants; i++) gc_tenants(c)[i].weight_permille = 1000;
+    for (uint32_t k = 0; k < CLASSES_MAX; k++) c->why[k] = GC_WHYS;
     gc_order_classes(c);
     return c;
 }
@@ -329,10 +330,12 @@ uint32_t gateway_core_handle(struct gateway_core *c, const struct gateway_event 
     assert(now_ns >= c->now_ns);
     assert(!link || ev->worker < c->cfg.max_workers);
     (void)link;
+    gc_ledger_pass(c, now_ns);
     c->now_ns = now_ns;
     c->events++;
     gc_event(c, ev, &o);
     gc_dispatch(c, &o);
+    gc_ledger_look(c);
     if (c->draining && !c->drained && c->in_use == 0) {
         c->drained = 1;
         gc_emit(&o, GA_DRAINED);

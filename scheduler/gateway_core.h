@@ -62,6 +62,7 @@
 #include "base/submission.h"
 #include "scheduler/admit.h"
 #include "scheduler/class_table.h"
+#include "scheduler/ledger.h"
 #include "scheduler/step_cost.h"
 #include "scheduler/tenant_account.h"
 
@@ -157,6 +158,7 @@ struct gateway_action {
     enum err_code code;            /* FAIL; HELLO_REPLY: ERR_OK or the refusal */
     const char *reason;            /* HELLO_REPLY: static text */
     uint32_t version;              /* HELLO_REPLY: the agreed one */
+    uint64_t queued_ns[LEDGER_QUEUE_N]; /* SUBMIT: by cause, since it came into the queue (this time); their sum */
 };
 
 struct gateway_stats {

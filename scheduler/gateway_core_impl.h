@@ -6,6 +6,7 @@
  *   gateway_due.c      when a slot's time runs out; who could take it at all
  *   gateway_tenant.c   tenants: caps, room, charges, tags
  *   gateway_admit.c    work here and how fast it goes, for admit.h
+ *   gateway_ledger.c   why the queued ones wait
  *   gateway_session.c  HELLO, SYNC, STATUS, ACCOUNT, DOWN, SEND_FULL
  *   gateway_tokens.c   TOKENS: gaps, repeats, finishes
  *   gateway_stats.c    counters, capacity, the auditor
@@ -39,6 +40,9 @@ enum gc_state { GC_FREE, GC_QUEUED, GC_SENT, GC_DONE };
 /* Why a QUEUED slot is out of its queue: it must not block those behind it. */
 enum gc_stuck { GC_NOT_STUCK, GC_STUCK_ROOM, GC_STUCK_NOBODY };
 
+/* Why the head of a class cannot go, and how long that was so altogether. */
+enum gc_why { GC_WHY_CLASS, GC_WHY_OWN, GC_WHY_NO_WORKER, GC_WHYS };
+
 /* Its place in the queue and what decides it: fair_queue_entry(slot). */
 struct gc_slot {
     uint8_t state, cls, rank, stuck; /* enum gc_state, enum gc_stuck */
@@ -59,6 +63,9 @@ struct gc_slot {
     uint32_t hint_out;
     uint32_t left;            /* SENT: of its expected charge, tokens still in flight */
     uint32_t paid_to;         /* output below this index is in the account */
+    uint64_t queued_ns;       /* when it came into the queue, and the sums of then: */
+    uint64_t was_ns[GC_WHYS], was_held_ns;
+    uint32_t was_picks, was_own_picks;
     uint32_t due_prompt, due_out; /* in admit: positions not computed, ids expected; while QUEUED or SENT */
     struct sub_id sub;
     uint64_t sub_process;     /* incarnation of the worker that has `sub` */
@@ -93,8 +100,9 @@ struct gc_tenant {
     uint32_t weight_permille, max_in_flight, max_queued;
     uint32_t in_use, in_flight; /* slots */
     uint8_t held, known, pad[2];
-    uint32_t queued[CLASSES_MAX], sent[CLASSES_MAX];
+    uint32_t queued[CLASSES_MAX], sent[CLASSES_MAX], picks[CLASSES_MAX];
     uint64_t refused;
+    uint64_t held_ns, held_at_ns; /* at its cap: how long, since when */
 };
 
 struct gateway_core {
@@ -106,6 +114,9 @@ struct gateway_core {
     uint32_t in_use, n_alone, n_due, active_tenants, known_tenants;
     uint32_t queued[CLASSES_MAX], sent[CLASSES_MAX], done;
     struct gc_list stuck[3];    /* by enum gc_stuck */
+    uint64_t why_ns[CLASSES_MAX][GC_WHYS], why_at_ns;
+    uint32_t picks[CLASSES_MAX];
+    uint8_t why[CLASSES_MAX];   /* enum gc_why, GC_WHYS = nobody waits */
     uint32_t workers_end;       /* 1 + the last session that is not down */
     uint8_t order[CLASSES_MAX]; /* classes, most urgent first */
     uint8_t draining, drained, more, pad; /* more: the list was full, work is left */
@@ -210,6 +221,12 @@ void gc_tenant_pays(struct gateway_core *c, uint32_t slot, uint32_t cached);
  * who cancels in time would compute for nothing. */
 void gc_tenant_pays_prompt(struct gateway_core *c, uint32_t slot);
 const char *gc_tenant_check(const struct gateway_core *c);
+
+/* gateway_ledger.c */
+void gc_ledger_pass(struct gateway_core *c, uint64_t now_ns); /* time passes, before an event */
+void gc_ledger_look(struct gateway_core *c);                  /* after it: why do they wait? */
+void gc_ledger_queued(struct gateway_core *c, uint32_t slot);
+void gc_ledger_picked(struct gateway_core *c, uint32_t slot, uint64_t out[LEDGER_QUEUE_N]);
 
 /* gateway_admit.c */
 bool gc_admit_config(const struct gateway_core_config *cfg, struct admit_config *a); /* false: off */

@@ -7,6 +7,7 @@
 #include "scheduler/gateway_core_impl.h"
 
 #include <assert.h>
+#include <string.h>
 
 void gc_list_add(struct gateway_core *c, struct gc_list *l, uint32_t slot)
 {
@@ -95,6 +96,7 @@ void gc_queue(struct gateway_core *c, uint32_t slot)
     assert(s->state != GC_QUEUED && s->worker == GC_NONE);
     gc_tenant_wakes(c, s);
     s->state = GC_QUEUED;
+    gc_ledger_queued(c, slot);
     c->queued[s->cls]++;
     gc_tenants(c)[s->tenant].queued[s->cls]++;
     fair_queue_push(gc_fair(c), slot);
@@ -182,6 +184,8 @@ static void gc_submit(struct gateway_core *c, uint32_t slot, uint32_t worker, st
     struct gc_slot *s = &gc_slots(c)[slot];
     struct gc_worker *w = &gc_workers(c)[worker];
     c->promoted += fair_queue_pick(gc_fair(c), slot, c->now_ns);
+    uint64_t queued_ns[LEDGER_QUEUE_N];
+    gc_ledger_picked(c, slot, queued_ns);
     gc_out_of_queue(c, s);
     if (s->has_sub || s->failures > 0) c->resubmits++;
     /* The slot is in the id's low part: an answer finds it without a table. */
@@ -194,6 +198,7 @@ static void gc_submit(struct gateway_core *c, uint32_t slot, uint32_t worker, st
     o->list[o->n - 1].from = s->next;
     o->list[o->n - 1].max_total = s->max_total;
     o->list[o->n - 1].tag = s->tag;
+    memcpy(o->list[o->n - 1].queued_ns, queued_ns, sizeof queued_ns);
 }
 
 /* The next of this class, if it has one that can go now. false: none, for this event. */

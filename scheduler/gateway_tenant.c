@@ -20,6 +20,10 @@ static void gc_hold(struct gateway_core *c, uint32_t tenant)
     struct gc_tenant *t = &gc_tenants(c)[tenant];
     bool held = t->max_in_flight != 0 && t->in_flight >= t->max_in_flight;
     if ((t->held != 0) == held) return;
+    if (held)
+        t->held_at_ns = c->now_ns;
+    else
+        t->held_ns += c->now_ns - t->held_at_ns;
     t->held = held;
     for (uint8_t k = 0; k < c->cfg.classes.n; k++) {
         if (!held && t->queued[k] > 0) { /* what it did not use under its own cap is no credit */

@@ -50,6 +50,8 @@ static const char *wc_check_slot(const struct worker_core *c, uint32_t i)
     if (s->from > s->made || s->made > s->n_tokens || s->n_tokens > s->max_total)
         return "a slot's counts are out of order";
     if (s->sent > s->made || s->sent < s->from) return "a slot sent what was not made";
+    bad = wc_ledger_check(c, s);
+    if (bad != NULL) return bad;
     if (s->in_step != 0) bad = wc_check_in_step(c, i, s->in_step - 1u, s->span);
     if (bad == NULL && s->in_next != 0) bad = wc_check_in_step(c, i, s->in_next - 1u, s->next_span);
     return bad;

@@ -154,5 +154,6 @@ uint32_t worker_core_handle(struct worker_core *c, const struct worker_event *ev
     wc_swap_ins(c, &o); /* a wave that ended lets them go faster */
     wc_checkpoint(c, &o);
     wc_exit_when_empty(c, &o);
+    wc_ledger(c);
     return o.n;
 }

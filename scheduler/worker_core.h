@@ -87,6 +87,7 @@
 #include "base/submission.h"
 #include "kvpool/kvpool.h"
 #include "scheduler/class_table.h"
+#include "scheduler/ledger.h"
 #include "scheduler/step_cost.h"
 
 #include <stdbool.h>
@@ -195,6 +196,7 @@ struct worker_action {
     uint32_t slot, from, to;
     uint32_t cached;               /* TOKENS: prompt positions that its first start took from the prefix cache */
     uint32_t preemptions;          /* TOKENS: of this submission so far */
+    uint64_t booked_ns[LEDGER_WORKER_N]; /* TOKENS with a finish: where its time here went, from SUBMIT to the finish */
     enum finish finish;
     uint64_t step; uint32_t span;
     struct worker_plan plan;

@@ -78,7 +78,10 @@ struct wc_slot {
     uint8_t in_next;      /* 1 + index of the queued step that has a span of it, too; 0 = none */
     uint8_t host_choice;  /* takes no reference */
     uint8_t ahead;        /* got its seat back beside real-time, and was in no step since */
-    uint8_t pad[2];
+    uint8_t cause;        /* where its time goes now, LEDGER_CAUSES = nowhere any more */
+    uint8_t pad[1];
+    uint64_t cause_ns;    /* since */
+    uint64_t booked_ns[LEDGER_WORKER_N];
     uint32_t cached;      /* prompt positions its first start took from the index */
     uint32_t unpaid;      /* prompt positions computed, not yet in its tenant's account */
     uint32_t preemptions; /* of this submission */
@@ -353,6 +356,13 @@ uint32_t wc_cost_floor(const struct worker_core *c);
 bool wc_cost_tail_pays(const struct worker_core *c, uint32_t slot);
 /* Is copying back what the host has cheaper than computing it? */
 bool wc_cost_swap_pays(const struct worker_core *c, uint32_t slot);
+
+/* worker_ledger.c */
+void wc_ledger_begin(const struct worker_core *c, struct wc_slot *s);
+void wc_ledger_end(const struct worker_core *c, struct wc_slot *s);
+void wc_ledger_waits(const struct worker_core *c, struct wc_slot *s); /* it waits (again) */
+void wc_ledger(struct worker_core *c); /* after each event */
+const char *wc_ledger_check(const struct worker_core *c, const struct wc_slot *s);
 
 /* worker_tier.c */
 void wc_swap_in(struct worker_core *c, uint32_t slot, struct wc_out *o); /* as many as may go */

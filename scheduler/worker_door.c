@@ -61,6 +61,7 @@ static void wc_fill_slot(struct worker_core *c, struct wc_slot *s, const struct 
     s->tag = s->order_tag = ev->submit.tag;
     s->arrival = c->next_arrival++;
     s->submitted_ns = c->now_ns;
+    wc_ledger_begin(c, s);
     s->account = ev->submit.account < accounts ? ev->submit.account : 0;
     s->quota = ev->submit.quota;
     s->tpot_ms = ev->submit.tpot_ms;

@@ -26,6 +26,7 @@ void wc_send(struct worker_core *c, uint32_t slot, struct wc_out *o)
     a->cached = s->cached;
     a->preemptions = s->preemptions;
     a->finish = finished ? (enum finish)s->finish : FINISH_NONE;
+    if (finished) memcpy(a->booked_ns, s->booked_ns, sizeof a->booked_ns);
     s->sent = s->made;
     if (finished) s->finish_at_ns = c->now_ns + c->cfg.finish_repeat_ns;
 }
@@ -37,6 +38,7 @@ void wc_finish(struct worker_core *c, uint32_t slot, enum finish f, struct wc_ou
     assert(f != FINISH_NONE);
     if (s->state == WC_ACTIVE) wc_leave_seat(c, slot, false, o);
     wc_close_seq(c, slot);
+    wc_ledger_end(c, s);
     wc_set_state(c, slot, WC_FINISHED);
     s->finish = (uint8_t)f;
     wc_set_timer(c, slot);

@@ -132,6 +132,7 @@ void wc_set_state(struct worker_core *c, uint32_t slot, enum wc_state state)
         else
             wc_pull_preempted(c, s);
         wc_enqueue(c, slot);
+        wc_ledger_waits(c, s);
         if (s->admitted == 0) c->unstarted[s->cls]++;
     }
     if (state == WC_ACTIVE) {

@@ -124,6 +124,8 @@ static bool add_entry(struct answers *a, const struct worker_action *act, const 
     if (to == act->to && act->finish != FINISH_NONE) {
         e->finish = act->finish;
         e->visible_bytes = (uint32_t)s->stop.visible;
+        e->n_booked = LEDGER_WORKER_N;
+        memcpy(e->booked_ns, act->booked_ns, sizeof(act->booked_ns));
     }
     for (uint32_t i = from; i < to; i++) {
         struct msg_record *r = &o->records[o->n_records++];

@@ -163,6 +163,13 @@ static void add_plan(struct buf *out, const struct worker_plan *p) {
     buf_addc(out, ']');
 }
 
+static void put_booked(struct buf *out, const struct worker_action *a) {
+    buf_adds(out, ",\"booked_ns\":[");
+    for (uint32_t i = 0; i < LEDGER_WORKER_N; i++)
+        buf_addf(out, "%s%llu", i != 0 ? "," : "", (unsigned long long)a->booked_ns[i]);
+    buf_adds(out, "]");
+}
+
 void event_text_action(struct buf *out, const struct worker_action *a, uint64_t ns) {
     buf_addf(out, "{\"ns\":%" PRIu64 ",\"action\":\"%s\"", ns, action_name(a->kind));
     switch (a->kind) {
@@ -179,6 +186,7 @@ void event_text_action(struct buf *out, const struct worker_action *a, uint64_t 
         add_link(out, a->gw, a->sub);
         buf_addf(out, ",\"slot\":%u,\"from\":%u,\"to\":%u,\"cached\":%u,\"preemptions\":%u,\"finish\":\"%s\"",
                  a->slot, a->from, a->to, a->cached, a->preemptions, finish_text(a->finish));
+        if (a->finish != FINISH_NONE) put_booked(out, a);
         break;
     case WA_FINISH:
         add_link(out, a->gw, a->sub);

@@ -245,6 +245,9 @@ static void gen_tokens(struct gen *g, struct msg_tokens *t)
         e->visible_bytes = (uint32_t)num(g, 0, UINT32_MAX);
         e->preemptions = (uint32_t)num(g, 0, UINT32_MAX);
         e->cached = (uint32_t)num(g, 0, MSG_IDS_MAX);
+        e->n_booked = (uint32_t)num(g, 0, MSG_BOOKED_MAX);
+        for (uint32_t k = 0; k < e->n_booked; k++)
+            e->booked_ns[k] = num(g, 0, MSG_DURATION_MAX);
     }
     t->n_accounts = (uint32_t)num(g, 0, CLASSES_MAX);
     t->accounts = list(g, t->n_accounts, sizeof(*t->accounts));
@@ -371,7 +374,10 @@ static const char *differ_tokens(const struct msg_tokens *a, const struct msg_to
     for (uint32_t i = 0; i < a->n; i++) {
         SAME_SUB(entries[i].sub) SAME(entries[i].index) SAME(entries[i].n)
         SAME(entries[i].logprobs) SAME(entries[i].finish) SAME(entries[i].visible_bytes)
-        SAME(entries[i].preemptions) SAME(entries[i].cached)
+        SAME(entries[i].preemptions) SAME(entries[i].cached) SAME(entries[i].n_booked)
+        for (uint32_t k = 0; k < a->entries[i].n_booked; k++) {
+            SAME(entries[i].booked_ns[k])
+        }
         for (uint32_t k = 0; k < a->entries[i].n; k++) {
             const char *d = differ_record(&a->entries[i].records[k], &b->entries[i].records[k]);
             if (d)

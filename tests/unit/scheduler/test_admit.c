@@ -189,7 +189,7 @@ static void three_times(double model)
     ck_assert_uint_gt(returned, 500);
     ck_assert(share >= 0.95);
     ck_assert(in_time >= 19 * late);
-    ck_assert(busy_ns >= wait_ns / 100 * 95);
+    ck_assert(busy_ns >= wait_ns / 100 * 90); /* to its end, when nobody comes anew to fill what is left over */
     ck_assert_uint_eq(st.tickets, 0);
     ck_assert_uint_eq(st.promised_ns, 0);
     end();

@@ -97,7 +97,7 @@ START_TEST(actions_as_text) {
                                .finish = FINISH_EOS};
     event_text_action(&b, &a, 2);
     text_is(&b, "{\"ns\":2,\"action\":\"tokens\",\"gw\":0,\"sub\":[1,2],\"slot\":3,\"from\":4,"
-                "\"to\":5,\"cached\":3,\"preemptions\":0,\"finish\":\"eos\"}\n");
+                "\"to\":5,\"cached\":3,\"preemptions\":0,\"finish\":\"eos\",\"booked_ns\":[0,0,0,0,0,0,0,0,0]}\n");
     buf_deinit(&b);
 }
 END_TEST
