@@ -198,6 +198,8 @@ static void counters(struct mixed_run *r) {
         s->recomputes += y->recomputes - x->recomputes;
         s->steps += y->steps - x->steps;
         s->errors += y->errors - x->errors;
+        s->ledger_s += y->ledger_s - x->ledger_s;
+        s->ledger_batch_s += y->ledger_batch_s - x->ledger_batch_s;
     }
 }
 

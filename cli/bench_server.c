@@ -191,15 +191,18 @@ double bench_cpu_s(pid_t pid) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Sum over the labels of `name`. */
-static double sum_of(const char *text, const char *name, bool *found) {
+/* Sum over the labels of `name`, of those samples whose labels hold both texts. */
+static double sum_where(const char *text, const char *name, const char *one, const char *two,
+                        bool *found) {
     double sum = 0;
     size_t n = strlen(name);
     for (const char *line = text; line != NULL && *line != '\0';) {
         const char *end = strchr(line, '\n');
         if (strncmp(line, name, n) == 0 && (line[n] == '{' || line[n] == ' ')) {
             const char *value = line[n] == '{' ? strchr(line, '}') : line + n;
-            if (value != NULL && (end == NULL || value < end)) {
+            const char *a = strstr(line, one), *b = strstr(line, two);
+            bool here = value != NULL && a != NULL && a <= value && b != NULL && b <= value;
+            if (here && (end == NULL || value < end)) {
                 sum += strtod(value + 1, NULL);
                 *found = true;
             }
@@ -207,6 +210,10 @@ static double sum_of(const char *text, const char *name, bool *found) {
         line = end != NULL ? end + 1 : NULL;
     }
     return sum;
+}
+
+static double sum_of(const char *text, const char *name, bool *found) {
+    return sum_where(text, name, "", "", found);
 }
 
 void bench_counters_parse(struct bench_counters *m, const char *text) {
@@ -225,6 +232,9 @@ void bench_counters_parse(struct bench_counters *m, const char *text) {
     m->resubmits = sum_of(text, "sluice:resubmits_total", &ours);
     m->errors = sum_of(text, "sluice:request_errors_total", &ours);
     m->aborted = sum_of(text, "sluice:requests_aborted_total", &ours);
+    m->ledger_s = sum_where(text, "sluice:ledger_seconds_total", "class=\"realtime\"", "", &other);
+    m->ledger_batch_s = sum_where(text, "sluice:ledger_seconds_total", "class=\"realtime\"",
+                                  "cause=\"waited_for_batch\"", &other);
     m->known = ours;
 }
 

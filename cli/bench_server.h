@@ -28,7 +28,7 @@ struct bench_server {
 struct bench_counters {
     bool known; /* the server has our names */
     double running, waiting, parks, drops, preemptions, swap_ins, recomputes, steps, busy_s,
-        resubmits, cache_hits, errors, aborted;
+        resubmits, cache_hits, errors, aborted, ledger_s, ledger_batch_s; /* ledger: real-time's, all and waited for batch */
 };
 
 /* `flags`: of `sluice up`, NULL at the end; address and state flags are added here. */

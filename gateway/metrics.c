@@ -261,6 +261,18 @@ static void add_workers(struct writer *w, const struct gateway *g)
     sample(w, "sluice:worker_busy_seconds_total", "", (double)k.busy_ns * 1e-9);
     header(w, "sluice:workers_live", "gauge", "Workers with a live session.");
     sample(w, "sluice:workers_live", "", st.workers_live);
+    header(w, "sluice:admission_refused_total", "counter", "Requests refused for the wait they would have had.");
+    sample(w, "sluice:admission_refused_total", "", (double)st.admit.refused);
+    header(w, "sluice:admission_promises_total", "counter", "Of these, those told when they will be taken.");
+    sample(w, "sluice:admission_promises_total", "", (double)st.admit.promises);
+    header(w, "sluice:admission_promises_kept_total", "counter", "Of these, those that came back and were taken.");
+    sample(w, "sluice:admission_promises_kept_total", "", (double)st.admit.kept);
+    header(w, "sluice:admission_promises_live", "gauge", "Promises that are out.");
+    sample(w, "sluice:admission_promises_live", "", st.admit.tickets);
+    header(w, "sluice:admission_work_seconds", "gauge", "Predicted: work of classes with an objective that is here.");
+    sample(w, "sluice:admission_work_seconds", "", st.admit.backlog_ns * 1e-9);
+    header(w, "sluice:admission_rate_ratio", "gauge", "What workers really do, over what their step models say.");
+    sample(w, "sluice:admission_rate_ratio", "", st.admit.ratio);
     header(w, "sluice:resubmits_total", "counter",
            "Sequences submitted again after a worker was lost.");
     sample(w, "sluice:resubmits_total", "", (double)st.resubmits);

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define CHUNK_BYTES 2048u
+#define CHUNK_BYTES 8192u
 
 struct wire_chunk {
     struct wire_chunk *next;

@@ -5,13 +5,13 @@
 
 #define HORIZON_NS 60000000000u
 #define GRACE_NS 5000000000u
-#define SHARE_PERMILLE 550u
+#define SHARE_PERMILLE 450u
 #define WINDOW_NS 500000000u
 #define SECOND_NS 1000000000u
 /* Of a slot that is promised: the rate is an estimate, and what was promised too much cannot be taken back; the rest
  * goes to newcomers. Less when more is here than there should be. */
-#define FILL 0.985
-#define FILL_BEHIND 0.3
+#define FILL 0.96
+#define FILL_BEHIND 0.5
 #define RATIO_MIN 0.125
 #define RATIO_MAX 4.0
 
@@ -36,7 +36,7 @@ struct admit {
     uint64_t window_ns;         /* 0 = a seat is free */
     uint64_t promised_ns, swept_ns;
     uint64_t taken, refused, promises, kept, lapsed;
-    double slots[ADMIT_SLOTS];  /* work promised to return in each tenth of a second, by time modulo */
+    double slots[ADMIT_SLOTS];  /* work promised to return in each quarter of a second, by time modulo */
     uint64_t slots_from;        /* number of the first one; those before are empty again */
     uint32_t windows;           /* seen, at most 4 */
     uint32_t tickets, holders;  /* live; tenants that have some */
@@ -363,6 +363,8 @@ void admit_stats(const struct admit *a, struct admit_stats *out)
                                 .kept = a->kept,
                                 .lapsed = a->lapsed,
                                 .ratio = a->ratio};
+    struct admit_ask all = {.ahead = a->cfg.urgent};
+    if (admit_known(a)) out->backlog_ns = admit_backlog(a, &all) / admit_rate(a);
 }
 
 const char *admit_check(const struct admit *a)

@@ -14,7 +14,7 @@
  *   B <= L,  L = C x (share of the objective, less its own prefill, of which half the objective at most)
  * or when its tenant has less than its share of the seats: nobody's flood gets another one refused. Else it is promised
  * a whole number of seconds from now, since that is what Retry-After can say: the first one not before the pool has
- * drained to L, at which the work promised to return in that tenth of a second is still below what the pool does in it.
+ * drained to L, at which the work promised to return in that quarter of a second is still below what the pool does in it.
  * (Rounded up afterwards, promises would come back in bursts: all that were refused in one half second together,
  * then nobody.) Promised work returns no faster than the pool drains, so B stays at L while promises are out, and
  * newcomers get what is left over. A virtual queue: the refused ones' places are kept, as call centres do.
@@ -39,14 +39,14 @@
 
 #define ADMIT_EARLY_NS 50000000u    /* clocks and sleeps of clients are not exact */
 #define ADMIT_LATE_NS 500000000u    /* on its way */
-#define ADMIT_SLOT_NS 100000000u
-#define ADMIT_SLOTS 1024            /* a horizon of 100 s at most */
+#define ADMIT_SLOT_NS 250000000u
+#define ADMIT_SLOTS 512             /* a horizon of 127 s at most */
 #define ADMIT_SWEEP_NS 50000000u
 
 struct admit_config {
     uint32_t max_tickets, max_tenants;
     uint64_t horizon_ns, grace_ns; /* 0 = 60 s, 5 s */
-    uint32_t share_permille;       /* of the objective that may be waited; 0 = 550: the rest is for error */
+    uint32_t share_permille;       /* of the objective that may be waited; 0 = 450: the rest is for error */
     uint8_t urgent;                /* bit k: class k is of rank 0; `ratio` is learned while those take all seats */
 };
 
@@ -83,7 +83,8 @@ void admit_decide(struct admit *a, const struct admit_ask *ask, uint64_t now_ns,
 /* Predicted time until the first token of such a request, were it taken now; 0 = not known. */
 uint64_t admit_predict(const struct admit *a, const struct admit_ask *ask);
 
-struct admit_stats { uint32_t tickets; uint64_t promised_ns, taken, refused, promises, kept, lapsed; double ratio; };
+struct admit_stats { uint32_t tickets; uint64_t promised_ns, taken, refused, promises, kept, lapsed;
+                     double ratio, backlog_ns; /* backlog: B of the urgent classes, over C */ };
 void admit_stats(const struct admit *a, struct admit_stats *out);
 const char *admit_check(const struct admit *a); /* auditor */
 
