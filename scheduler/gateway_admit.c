@@ -68,7 +68,7 @@ void gc_admit_cost(struct gateway_core *c, struct gc_worker *w, const float *cos
     w->out_ns = decode / w->max_seqs;
 }
 
-/* The mean of the live ones. */
+/* As many equal ones as do the same work: rates add up, times do not. */
 void gc_admit_pool(struct gateway_core *c)
 {
     struct admit_pool p = {0};
@@ -81,12 +81,12 @@ void gc_admit_pool(struct gateway_core *c)
         p.seats += w->max_seqs;
         if (w->prompt_ns <= 0 || w->out_ns <= 0) continue;
         known++;
-        p.prompt_ns += w->prompt_ns;
-        p.out_ns += w->out_ns;
+        p.prompt_ns += 1 / w->prompt_ns;
+        p.out_ns += 1 / w->out_ns;
     }
     if (known > 0) {
-        p.prompt_ns /= known;
-        p.out_ns /= known;
+        p.prompt_ns = known / p.prompt_ns;
+        p.out_ns = known / p.out_ns;
     }
     admit_set_pool(gc_admit(c), &p, c->now_ns);
 }
@@ -126,6 +126,24 @@ static uint32_t gc_fair_seqs(const struct gateway_core *c, uint32_t tenant)
     return n < 2 ? 0 : seats / n; /* alone it is flooded by nobody */
 }
 
+/* Its own prompt alone takes longer, on the fastest one. What waits here says nothing: another
+ * tenant's backlog does not stand before it, and in its own tenant's a deadline goes first. */
+static bool gc_admit_hopeless(const struct gateway_core *c, const struct gateway_ask *ask,
+                              uint64_t now_ns)
+{
+    double best = 0;
+    if (ask->deadline_ns == 0 || ask->n_seqs == 0) return false;
+    if (now_ns >= ask->deadline_ns) return true;
+    for (uint32_t i = 0; i < c->workers_end; i++) {
+        const struct gc_worker *w = &gc_workers(c)[i];
+        if (w->state != GC_LIVE || w->draining) continue;
+        if (w->prompt_ns <= 0) return false; /* not known of one: it may be fast */
+        if (best <= 0 || w->prompt_ns < best) best = w->prompt_ns;
+    }
+    /* half of what the model says, as in gc_admit_too_late */
+    return (double)(ask->n_prompt / ask->n_seqs) * best / 2 > (double)(ask->deadline_ns - now_ns);
+}
+
 enum err_code gateway_core_admit(struct gateway_core *c, const struct gateway_ask *ask,
                                  uint64_t now_ns, struct admit_verdict *v)
 {
@@ -143,9 +161,7 @@ enum err_code gateway_core_admit(struct gateway_core *c, const struct gateway_as
                           .ahead = gc_ahead(c, ask->cls),
                           .objective_ns = c->cfg.classes.rows[ask->cls].ttft_ms * 1000000ull};
     a.n_out = ask->n_seqs * gc_usual_out(c, ask->tenant, ask->cls, each, ask->hint_out);
-    uint64_t wait = admit_predict(gc_admit(c), &a);
-    if (ask->deadline_ns != 0 && wait / 2 > 0 && now_ns + wait / 2 > ask->deadline_ns)
-        return ERR_DEADLINE; /* twice as fast as is thought would not do */
+    if (gc_admit_hopeless(c, ask, now_ns)) return ERR_DEADLINE;
     admit_decide(gc_admit(c), &a, now_ns, v);
     return v->taken ? ERR_OK : ERR_OVERLOADED;
 }

@@ -199,6 +199,74 @@ START_TEST(test_floor_share)
 }
 END_TEST
 
+/* STATUS with a step model: 1 ms a step and 0.1 ms a position, times `slow`. */
+static void status_cost(uint32_t worker, float slow)
+{
+    float cost[2 * COST_FEATURES] = {0};
+    struct gateway_event ev = {.kind = GE_STATUS, .worker = worker};
+    cost[COST_ONE] = 1e6f * slow;
+    cost[COST_FIRST] = cost[COST_SPILL] = 1e5f * slow;
+    ev.status.number = 1;
+    ev.status.free_blocks = 16;
+    ev.status.window[CLASS_BATCH] = 4;
+    ev.status.cost = cost;
+    ev.status.n_cost = 2 * COST_FEATURES;
+    give(&ev);
+}
+
+static void begin_with_waits(uint32_t workers)
+{
+    setup();
+    teardown();
+    cfg.max_tenants = 3;
+    cfg.max_slots = 2048;
+    cfg.max_tickets = 64;
+    start();
+    for (uint32_t i = 0; i < 3; i++) told(i, 1000, 0, 0);
+    for (uint32_t i = 0; i < workers; i++) {
+        live(i);
+        status_cost(i, i == 0 ? 1 : 16);
+    }
+    for (uint32_t i = 0; i < 1000; i++) arrive_of(i, 1, 0, 0);
+}
+
+static enum err_code admit_batch(uint32_t tenant, uint32_t n_prompt, uint64_t in_ns, uint64_t *wait_ns)
+{
+    struct gateway_ask ask = {
+        .tenant = tenant, .n_seqs = 1, .n_prompt = n_prompt, .max_out = 4, .cls = CLASS_BATCH};
+    struct admit_verdict v;
+    ask.deadline_ns = in_ns != 0 ? now + in_ns : 0;
+    enum err_code code = gateway_core_admit(g, &ask, now, &v);
+    if (wait_ns != NULL) *wait_ns = v.wait_ns;
+    return code;
+}
+
+/* A backlog refuses nobody for a deadline: another's does not stand before it, its own goes behind it. */
+START_TEST(test_deadlines_at_the_door)
+{
+    begin_with_waits(1);
+    ck_assert_int_eq(admit_batch(2, 4, SECOND / 10, NULL), ERR_OK);
+    ck_assert_int_eq(admit_batch(1, 4, SECOND / 10, NULL), ERR_OK);
+    ck_assert_int_eq(admit_batch(2, 80, SECOND / 1000, NULL), ERR_DEADLINE); /* 8 ms of prompt */
+    teardown();
+}
+END_TEST
+
+/* Rates of workers add up: a slow one more is no loss. */
+START_TEST(test_a_slow_worker_more)
+{
+    uint64_t fast, both;
+    begin_with_waits(1);
+    ck_assert_int_eq(admit_batch(2, 4, 0, &fast), ERR_OK);
+    teardown();
+    begin_with_waits(2);
+    ck_assert_int_eq(admit_batch(2, 4, 0, &both), ERR_OK);
+    ck_assert_uint_gt(fast, 0);
+    ck_assert_uint_le(both, fast);
+    teardown();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("gateway_tenants");
@@ -208,6 +276,8 @@ int main(void)
     tcase_add_test(tc, test_order_inside_a_tenant);
     tcase_add_test(tc, test_charges_and_tags);
     tcase_add_test(tc, test_floor_share);
+    tcase_add_test(tc, test_deadlines_at_the_door);
+    tcase_add_test(tc, test_a_slow_worker_more);
     suite_add_tcase(s, tc);
     return test_run(s);
 }
