@@ -23,7 +23,7 @@ static struct {
     const char *hardware, *worker, *set, *what_if, *unknown, *only;
     double scale, speed, duration, net;
     int64_t workers, limit, seed, queue;
-    bool json, steps, check;
+    bool json, steps, check, by_load;
 } o;
 
 static const struct flag flags[] = {
@@ -41,6 +41,7 @@ static const struct flag flags[] = {
     {"only", FLAG_TEXT, &o.only, 0, 0, "CLASS", "leave the other classes' requests out"},
     {"queue", FLAG_INT, &o.queue, 1, 4000000, "N", "requests a gateway holds (default 65536)"},
     {"net-ms", FLAG_REAL, &o.net, 0.001, 100, "MS", "from gateway to worker (default 0.2)"},
+    {"by-load", FLAG_BOOL, &o.by_load, 0, 0, "", "send to whom has most room, whatever is cached where"},
     {"set", FLAG_TEXT, &o.set, 0, 0, "CHANGE", "floors, weights, objectives, as --what-if has them"},
     {"what-if", FLAG_TEXT, &o.what_if, 0, 0, "CHANGES", "run again with this changed, and compare"},
     {"steps", FLAG_BOOL, &o.steps, 0, 0, "", "every step by itself; slower, the same report"},
@@ -108,6 +109,7 @@ static void base_plan(struct sim_plan *p, const struct sim_hardware *h) {
     p->seed = (uint32_t)o.seed;
     p->runs = !o.steps;
     p->check = o.check;
+    p->by_load = o.by_load;
 }
 
 static int one_run(struct run *r, const struct sim_trace *t, struct err *e) {

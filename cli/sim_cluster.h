@@ -32,6 +32,7 @@ struct sim_plan {
     uint32_t weights[SIM_TRACE_TENANTS_MAX]; /* thousandths; 0 = 1000 */
     uint32_t seed;
     bool runs, check;                       /* check: the auditors, now and then */
+    bool by_load;                           /* requests go where most room is, whatever is cached there */
 };
 
 struct sim_totals {

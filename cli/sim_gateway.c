@@ -17,6 +17,7 @@ struct sim_gateway {
     uint32_t *ended;                 /* DONE slots that this event left, to be released */
     struct gateway_action *actions;
     uint64_t now_ns, tick_ns, *status_numbers;
+    int32_t *ids;                    /* of the row at hand */
 };
 
 static struct gateway_core_config core_config(const struct sim_gateway_config *cfg) {
@@ -27,7 +28,8 @@ static struct gateway_core_config core_config(const struct sim_gateway_config *c
                                     .no_worker_ns = NO_WORKER_NS,
                                     .lost_ns = NO_WORKER_NS,
                                     .max_tenants = cfg->trace->n_tenants,
-                                    .out_weight = cfg->core->out_weight};
+                                    .out_weight = cfg->core->out_weight,
+                                    .route_entries = cfg->plan->by_load ? 0 : 65536};
     return k;
 }
 
@@ -46,8 +48,9 @@ struct sim_gateway *sim_gateway_create(const struct sim_gateway_config *cfg) {
     g->ended = mem_array(k.max_slots, sizeof(*g->ended));
     g->actions = mem_alloc(gateway_core_actions_max(&k) * sizeof(*g->actions));
     g->status_numbers = mem_array(cfg->n_nodes, sizeof(*g->status_numbers));
+    g->ids = mem_array(sim_trace_longest(cfg->trace) + 1, sizeof(*g->ids));
     if (g->region == NULL || g->requests == NULL || g->free_slots == NULL || g->ended == NULL ||
-        g->actions == NULL || g->status_numbers == NULL) {
+        g->actions == NULL || g->status_numbers == NULL || g->ids == NULL) {
         sim_gateway_destroy(&g);
         return NULL;
     }
@@ -67,6 +70,7 @@ void sim_gateway_destroy(struct sim_gateway **gp) {
     mem_free(g->ended);
     mem_free(g->actions);
     mem_free(g->status_numbers);
+    mem_free(g->ids);
     mem_free(g);
     *gp = NULL;
 }
@@ -185,6 +189,10 @@ void sim_gateway_arrive(struct sim_gateway *g, uint32_t request, uint64_t now_ns
     ev.arrived.tenant = r->tenant;
     ev.arrived.n_prompt = ev.arrived.n_ids = ev.arrived.from = r->n_prompt;
     ev.arrived.max_total = r->n_prompt + r->n_out;
+    if (r->block_tokens != 0) {
+        sim_trace_ids(g->cfg.trace, r, g->ids);
+        route_keys_make(&ev.arrived.route, root_of(r->tenant).lo, g->ids, r->n_prompt);
+    }
     handle(g, &ev, now_ns);
 }
 

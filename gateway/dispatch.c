@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define TICK_MAX_MS 100
+#define ROUTE_ENTRIES 65536 /* 1.5 MB: the prefixes of about 10,000 prompts */
 
 static void slot_give_back(struct dispatch *d, uint32_t slot)
 {
@@ -230,7 +231,8 @@ static int refuse(const struct dispatch *d, const struct sequence *s, struct err
 static struct hash128 ask_key(struct sequence *const *seqs, uint32_t n)
 {
     const struct sequence *s = seqs[0];
-    struct { uint32_t tenant, n, max_total; uint8_t cls, pad[3]; float temperature, top_p; } head;
+    struct { uint32_t tenant, n, max_total, min_total; int32_t top_k; uint8_t cls, logprobs, n_top, pad;
+             float temperature, top_p, min_p, repetition, presence, frequency; uint32_t n_stops, n_bias; } head;
     memset(&head, 0, sizeof head);
     head.tenant = s->tenant;
     head.n = n;
@@ -238,6 +240,16 @@ static struct hash128 ask_key(struct sequence *const *seqs, uint32_t n)
     head.cls = s->submit.cls;
     head.temperature = s->submit.temperature;
     head.top_p = s->submit.top_p;
+    head.min_total = s->submit.min_total;
+    head.top_k = s->submit.top_k;
+    head.logprobs = s->submit.logprobs;
+    head.n_top = s->submit.n_top;
+    head.min_p = s->submit.min_p;
+    head.repetition = s->submit.repetition_penalty;
+    head.presence = s->submit.presence_penalty;
+    head.frequency = s->submit.frequency_penalty;
+    head.n_stops = s->submit.n_stops;
+    head.n_bias = s->submit.n_bias;
     struct hash128 key = {hash64(&head, sizeof head, 1), hash64(&head, sizeof head, 2)};
     for (uint32_t i = 0; i < n; i++) {
         size_t bytes = seqs[i]->n_prompt * sizeof *seqs[i]->prompt;
@@ -298,6 +310,10 @@ int dispatch_arrive(struct dispatch *d, struct sequence *s, struct err *e)
     ev.arrived.from = s->from;
     ev.arrived.max_total = s->submit.max_total;
     ev.arrived.deadline_ns = s->deadline_ns;
+    /* as the worker's cache is rooted: another tenant's, or another salt's, blocks are no use */
+    uint64_t root = hash64(s->submit.tenant, strnlen(s->submit.tenant, sizeof s->submit.tenant), 0);
+    if (s->submit.n_cache_salt > 0) root = hash64(s->submit.cache_salt, s->submit.n_cache_salt, root);
+    if (s->from == s->n_prompt) route_keys_make(&ev.arrived.route, root, s->prompt, s->n_prompt);
     assert(!d->performing); /* arrivals come from the lanes, never from a callback of ours */
     dispatch_event(d, &ev);
     return 0;
@@ -477,6 +493,7 @@ static void config_of(const struct gateway *g, struct gateway_core_config *cfg)
     cfg->no_worker_ns = (uint64_t)(g->settings->no_worker_timeout_s * 1e9);
     cfg->lost_ns = cfg->no_worker_ns;
     cfg->max_tickets = (uint32_t)g->settings->max_promises;
+    cfg->route_entries = ROUTE_ENTRIES;
     cfg->horizon_ns = (uint64_t)(g->settings->promise_horizon_s * 1e9);
 }
 

@@ -138,6 +138,20 @@ static void on_wake(void *door)
     http_call_resume(door);
 }
 
+#define DEADLINE_MS_MAX (7ull * 86400 * 1000)
+
+/* X-Sluice-Deadline-Ms: how long the client has use for the answer. -1: it is no such number. */
+static int deadline_of(struct http_call *c, uint64_t *ms)
+{
+    const char *text = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "X-Sluice-Deadline-Ms");
+    *ms = 0;
+    if (text == NULL) return 0;
+    size_t n = strlen(text);
+    if (n == 0 || n > 12 || strspn(text, "0123456789") != n) return -1;
+    *ms = strtoull(text, NULL, 10);
+    return *ms >= 1 && *ms <= DEADLINE_MS_MAX ? 0 : -1;
+}
+
 static enum MHD_Result submit(struct http_call *c)
 {
     const char *cls = MHD_lookup_connection_value(c->conn, MHD_HEADER_KIND, "X-Sluice-Class");
@@ -145,6 +159,9 @@ static enum MHD_Result submit(struct http_call *c)
         .endpoint = c->route->endpoint, .who = c->who, .wake = on_wake, .door = c};
     if (cls && strlen(cls) >= sizeof in.cls)
         return http_reply_now(c, ERR_BAD_VALUE, "X-Sluice-Class", "There is no such class.", NULL);
+    if (deadline_of(c, &in.deadline_ms) != 0)
+        return http_reply_now(c, ERR_BAD_VALUE, "X-Sluice-Deadline-Ms",
+                              "The deadline is a whole number of milliseconds, 1 to 604800000.", NULL);
     snprintf(in.cls, sizeof in.cls, "%s", cls ? cls : "");
     memcpy(in.label, c->label, sizeof in.label);
     gateway_uncharge(c->h->g, c->charged); /* the request takes them on */

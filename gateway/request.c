@@ -124,6 +124,7 @@ static int make_choices(struct request *r, struct err *e)
         const struct api_prompt *prompt = &r->job.prompts[i / p->n];
         choice_init(&r->choices[i], r, i, p, prompt, rand_at(seed, i % p->n), r->g->limits.n_ctx);
         r->choices[i].seq.ops = &ops;
+        r->choices[i].seq.deadline_ns = r->deadline_ns;
         fill_tenant(r, &r->choices[i].seq);
     }
     return 0;
@@ -319,6 +320,7 @@ struct request *request_submit(struct gateway *g, const struct request_in *in)
     tenant_rules(g, &in->who, &r->job.rules);
     g->live_requests++;
     r->came_ns = gateway_now_ns();
+    if (in->deadline_ms != 0) r->deadline_ns = r->came_ns + in->deadline_ms * 1000000;
     struct err e;
     if (refuse(r, in, &e) != 0) fail(r, &e);
     return r;

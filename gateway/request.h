@@ -46,6 +46,7 @@ struct request_in {
     char *body; size_t n_body;     /* ownership passes (mem_free) */
     char cls[24];                  /* X-Sluice-Class or the RPC field; "" = none */
     char label[129];               /* x-request-id: a label only, never a key */
+    uint64_t deadline_ms;          /* from now; 0 = none: over it the request ends with ERR_DEADLINE */
     void (*wake)(void *door);
     void *door;
 };
@@ -58,7 +59,8 @@ enum pull request_pull(struct request *r, struct buf *out);
 const char *request_body(struct request *r, size_t *n);               /* REPLY: valid until close */
 /* FAILED: the error and seconds for Retry-After (0 = none); the JSON object by error_json(). */
 const struct err *request_error(const struct request *r, uint32_t *retry_after_s);
-/* FAILED: the same in ms, rounded up (of ERR_OVERLOADED: when the same request will be taken); *never: trying again is of no use (x-should-retry: false). */
+/* FAILED: the same in ms, rounded up (of ERR_OVERLOADED: when the same request will be taken); *never: trying again
+ * is of no use (x-should-retry: false). */
 uint32_t request_retry_ms(const struct request *r, bool *never);
 struct tenant *request_tenant(const struct request *r); /* for x-ratelimit-*; may be NULL */
 bool request_streams(const struct request *r); /* the body asked for stream */

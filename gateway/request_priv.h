@@ -27,6 +27,7 @@ struct request {
     char id[48];                   /* chatcmpl-... / cmpl-... */
     char label[129];
     int64_t created_s;
+    uint64_t deadline_ns;                 /* monotonic, 0 = none */
     uint64_t came_ns, read_ns, let_in_ns; /* submitted; read by its lane; through its budget */
     struct buf head; /* `{"id":..,"object":..,"created":..,"model":..` of each chunk */
     struct buf body;               /* whole reply */

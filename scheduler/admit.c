@@ -17,7 +17,7 @@
 
 struct admit_ticket {
     struct hash128 key;
-    uint64_t due_ns, work_ns;
+    uint64_t due_ns, work_ns, made_ns;
     uint32_t tenant, next; /* next: 1 + ticket, in its chain or the free list */
     uint8_t live, counted, pad[6];
 };
@@ -216,13 +216,24 @@ static double admit_limit(const struct admit *a, const struct admit_ask *ask)
 
 /* ---- tickets */
 
+/* Of this key the one that is due first. */
 static uint32_t admit_find(const struct admit *a, struct hash128 key)
 {
+    uint32_t best = 0;
     if ((key.lo | key.hi) == 0) return 0;
-    uint32_t t = *admit_chain(a, key);
-    while (t != 0 && !hash128_equal(admit_tickets(a)[t - 1].key, key))
-        t = admit_tickets(a)[t - 1].next;
-    return t;
+    for (uint32_t t = *admit_chain(a, key); t != 0; t = admit_tickets(a)[t - 1].next) {
+        const struct admit_ticket *x = &admit_tickets(a)[t - 1];
+        if (!hash128_equal(x->key, key)) continue;
+        if (best == 0 || x->due_ns < admit_tickets(a)[best - 1].due_ns) best = t;
+    }
+    return best;
+}
+
+/* Another request that asks for the same, not the one that was refused coming back too early. */
+static bool admit_is_equal_one(const struct admit *a, uint32_t ticket, uint64_t now_ns)
+{
+    const struct admit_ticket *t = &admit_tickets(a)[ticket - 1];
+    return now_ns + ADMIT_EARLY_NS < t->due_ns && now_ns - t->made_ns < ADMIT_EQUAL_NS;
 }
 
 static void admit_uncount(struct admit *a, struct admit_ticket *t)
@@ -266,7 +277,8 @@ static double admit_ask_work(const struct admit *a, const struct admit_ask *ask)
     return ask->n_prompt * a->pool.prompt_ns + ask->n_out * a->pool.out_ns + 1;
 }
 
-static bool admit_promise(struct admit *a, const struct admit_ask *ask, uint64_t due_ns)
+static bool admit_promise(struct admit *a, const struct admit_ask *ask, uint64_t now_ns,
+                          uint64_t due_ns)
 {
     uint32_t *held = admit_held(a, ask->tenant), ticket = a->free_ticket;
     bool others = a->holders > (*held > 0);
@@ -277,6 +289,7 @@ static bool admit_promise(struct admit *a, const struct admit_ask *ask, uint64_t
     *t = (struct admit_ticket){
         .key = ask->key,
         .due_ns = due_ns,
+        .made_ns = now_ns,
         .work_ns = (uint64_t)admit_ask_work(a, ask),
         .tenant = ask->tenant,
         .next = *admit_chain(a, ask->key),
@@ -340,6 +353,7 @@ void admit_decide(struct admit *a, const struct admit_ask *ask, uint64_t now_ns,
     admit_window(a, now_ns);
     uint32_t ticket = admit_find(a, ask->key);
     v->wait_ns = admit_predict(a, ask);
+    if (ticket != 0 && admit_is_equal_one(a, ticket, now_ns)) ticket = 0;
     if (ticket != 0) {
         admit_return(a, ticket, now_ns, v);
     } else if (admit_known(a) && ask->objective_ns != 0 &&
@@ -347,7 +361,7 @@ void admit_decide(struct admit *a, const struct admit_ask *ask, uint64_t now_ns,
         double over = admit_backlog(a, ask) - admit_limit(a, ask);
         v->taken = over <= 0;
         if (!v->taken) v->retry_ns = admit_when(a, ask, now_ns, over);
-        if (v->retry_ns != 0 && !admit_promise(a, ask, now_ns + v->retry_ns)) v->retry_ns = 0;
+        if (v->retry_ns != 0 && !admit_promise(a, ask, now_ns, now_ns + v->retry_ns)) v->retry_ns = 0;
     }
     a->taken += v->taken;
     a->refused += !v->taken;
@@ -376,7 +390,9 @@ const char *admit_check(const struct admit *a)
         if (!t->live) continue;
         live++;
         promised += t->counted ? t->work_ns : 0;
-        if (admit_find(a, t->key) != i + 1) return "a ticket is not found by its key";
+        uint32_t found = admit_find(a, t->key);
+        if (found == 0 || admit_tickets(a)[found - 1].due_ns > t->due_ns)
+            return "a ticket is not found by its key";
     }
     for (uint32_t i = 0; i < a->cfg.max_tenants; i++) {
         held += *admit_held(a, i);

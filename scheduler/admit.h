@@ -20,7 +20,7 @@
  * newcomers get what is left over. A virtual queue: the refused ones' places are kept, as call centres do.
  *
  * Ticket: a promise, found again by the request's key (a hash of all that it asks for). Early: told the time
- * that is left. From ADMIT_EARLY_NS before due on it is taken, whatever waits. ADMIT_LATE_NS after due it counts as
+ * that is left; but equal requests that come within ADMIT_EQUAL_NS of each other are several, and get one each. From ADMIT_EARLY_NS before due on it is taken, whatever waits. ADMIT_LATE_NS after due it counts as
  * promised no more, `grace_ns` after due it is forgotten. None is given beyond `horizon_ns`, nor to a tenant that holds half of
  * them while others hold some: then no time is told, since none can be promised.
  *
@@ -39,6 +39,7 @@
 
 #define ADMIT_EARLY_NS 50000000u    /* clocks and sleeps of clients are not exact */
 #define ADMIT_LATE_NS 500000000u    /* on its way */
+#define ADMIT_EQUAL_NS 500000000u
 #define ADMIT_SLOT_NS 250000000u
 #define ADMIT_SLOTS 512             /* a horizon of 127 s at most */
 #define ADMIT_SWEEP_NS 50000000u

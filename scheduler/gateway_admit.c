@@ -25,6 +25,11 @@ static uint32_t gc_usual_out(const struct gateway_core *c, uint32_t tenant, uint
     return tenant_account_expect(gc_account(c), tenant, cls, 0, max_out, hint) / weight;
 }
 
+uint32_t gc_out_of(const struct gateway_core *c, const struct gc_slot *s)
+{
+    return gc_usual_out(c, s->tenant, s->cls, s->max_total - s->n_ids, s->hint_out);
+}
+
 void gc_admit_enter(struct gateway_core *c, uint32_t slot)
 {
     struct gc_slot *s = &gc_slots(c)[slot];
@@ -52,12 +57,12 @@ void gc_admit_work(struct gateway_core *c, uint32_t slot, uint32_t n_out)
     s->due_out -= expected;
 }
 
-/* What a position and an id cost in a step whose seats are all taken. */
-void gc_admit_cost(struct gateway_core *c, struct gc_worker *w, const float *cost, uint32_t n)
+/* What a position and an id cost in a step whose seats are all taken; routing asks, too. */
+void gc_admit_cost(struct gc_worker *w, const float *cost, uint32_t n)
 {
     struct step_cost model;
     struct step_shape full = {0};
-    if (gc_admit(c) == NULL || cost == NULL || n < COST_FEATURES || w->max_seqs == 0) return;
+    if (cost == NULL || n < COST_FEATURES || w->max_seqs == 0) return;
     memset(&model, 0, sizeof model);
     model.level = 1;
     for (uint32_t i = 0; i < COST_FEATURES; i++) model.coef[i] = cost[i] > 0 ? (double)cost[i] : 0;

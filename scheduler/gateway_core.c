@@ -42,8 +42,14 @@ static size_t gc_layout(struct gateway_core *c, const struct gateway_core_config
     c->account_at = gc_align(c->queue_at + fair_queue_bytes(&q));
     c->admit_at = gc_align(c->account_at + tenant_account_bytes(&a));
     struct admit_config admit;
-    if (!gc_admit_config(cfg, &admit)) return (size_t)c->admit_at;
-    return admit_bytes(&admit) == 0 ? 0 : (size_t)gc_align(c->admit_at + admit_bytes(&admit));
+    c->route_at = c->admit_at;
+    if (gc_admit_config(cfg, &admit)) {
+        if (admit_bytes(&admit) == 0) return 0;
+        c->route_at = gc_align(c->admit_at + admit_bytes(&admit));
+    }
+    struct route_config route = {cfg->route_entries, cfg->max_workers};
+    if (cfg->route_entries == 0) return (size_t)c->route_at;
+    return route_bytes(&route) == 0 ? 0 : (size_t)gc_align(c->route_at + route_bytes(&route));
 }
 
 size_t gateway_core_bytes(const struct gateway_core_config *cfg)
@@ -82,6 +88,8 @@ struct gateway_core *gateway_core_init(void *region, const struct gateway_core_c
     (void)tenant_account_init(gc_account(c), &a);
     struct admit_config admit;
     if (gc_admit_config(&c->cfg, &admit)) (void)admit_init(gc_admit(c), &admit);
+    struct route_config route = {cfg->route_entries, cfg->max_workers};
+    if (gc_route(c) != NULL) (void)route_init(gc_route(c), &route);
     for (uint32_t i = 0; i < c->cfg.max_tenants; i++) gc_tenants(c)[i].weight_permille = 1000;
     for (uint32_t k = 0; k < CLASSES_MAX; k++) c->why[k] = GC_WHYS;
     gc_order_classes(c);
@@ -217,6 +225,7 @@ static void gc_arrived(struct gateway_core *c, const struct gateway_event *ev, s
                           .next = ev->arrived.from,
                           .max_total = ev->arrived.max_total,
                           .hint_out = ev->arrived.hint_out,
+                          .route = ev->arrived.route,
                           .paid_to = ev->arrived.n_ids, /* resumed: those were paid for */
                           .deadline_ns = ev->arrived.deadline_ns};
     gc_arrived_key(c, ev);

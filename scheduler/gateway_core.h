@@ -41,6 +41,8 @@
  * A queued one whose own prompt cannot be computed before its deadline any more (by the workers' step models, with
  * room for error) ends with ERR_DEADLINE instead of being sent.
  *
+ * Where it is sent: route.h, among the workers that may take it now.
+ *
  * Cost: what changed, not what is queued: arrival, pick, cancel, a due time O(log n); STATUS and an end O(those
  * that were stuck, at most GC_UNSTICK_MAX at a time). Only the pool's last worker of a kind going, or the first
  * one coming, looks at all slots. What does not fit in the action list is left for the next event, and
@@ -63,6 +65,7 @@
 #include "scheduler/admit.h"
 #include "scheduler/class_table.h"
 #include "scheduler/ledger.h"
+#include "scheduler/route.h"
 #include "scheduler/step_cost.h"
 #include "scheduler/tenant_account.h"
 
@@ -84,6 +87,7 @@ struct gateway_core_config {
     uint32_t out_weight;           /* an id made against a prompt position, in accounts; 0 = 1 */
     uint32_t max_tickets;          /* promises to refused ones (admit.h); 0 = nobody is refused for waits */
     uint64_t horizon_ns;           /* no promise beyond; 0 = 60 s */
+    uint32_t route_entries;        /* of the index of prefixes (route.h); 0 = the worker with most room, whatever it has */
 };
 
 enum gateway_event_kind {
@@ -111,6 +115,7 @@ struct gateway_event {
         uint32_t max_total;
         uint64_t deadline_ns;      /* 0 = none; FAIL(ERR_DEADLINE) */
         bool durable;              /* ACK only after GE_DURABLE */
+        struct route_keys route;   /* of its prompt; none: it goes by load alone */
     } arrived;
     struct {
         uint64_t name;             /* hash of the worker's configured name */

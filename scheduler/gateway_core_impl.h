@@ -11,7 +11,7 @@
  *   gateway_tokens.c   TOKENS: gaps, repeats, finishes
  *   gateway_stats.c    counters, capacity, the auditor
  *
- * Region: struct | workers | slots | due heap | tenants | fair_queue | tenant_account | admit. Indexes and
+ * Region: struct | workers | slots | due heap | tenants | fair_queue | tenant_account | admit | route. Indexes and
  * numbers only.
  */
 #ifndef SLUICE_SCHEDULER_GATEWAY_CORE_IMPL_H
@@ -63,6 +63,7 @@ struct gc_slot {
     uint32_t hint_out;
     uint32_t left;            /* SENT: of its expected charge, tokens still in flight */
     uint32_t paid_to;         /* output below this index is in the account */
+    struct route_keys route;
     uint64_t queued_ns;       /* when it came into the queue, and the sums of then: */
     uint64_t was_ns[GC_WHYS], was_held_ns;
     uint32_t was_picks, was_own_picks;
@@ -86,7 +87,7 @@ struct gc_list {
 
 struct gc_worker {
     uint8_t state, draining, has_status, pad; /* enum gc_worker_state */
-    uint32_t n_sent;                          /* slots SENT to it */
+    uint32_t n_sent, n_urgent;                /* slots SENT to it; of rank 0 */
     uint64_t name, incarnation, status_number, full_until_ns;
     uint64_t refusals_from; /* refusals up to this event are void */
     struct hash128 numerics;
@@ -120,7 +121,7 @@ struct gateway_core {
     uint32_t workers_end;       /* 1 + the last session that is not down */
     uint8_t order[CLASSES_MAX]; /* classes, most urgent first */
     uint8_t draining, drained, more, pad; /* more: the list was full, work is left */
-    uint64_t workers_at, slots_at, dues_at, tenants_at, queue_at, account_at, admit_at; /* byte offsets */
+    uint64_t workers_at, slots_at, dues_at, tenants_at, queue_at, account_at, admit_at, route_at; /* byte offsets */
 };
 
 struct gc_out {
@@ -160,6 +161,10 @@ static inline struct tenant_account *gc_account(const struct gateway_core *c)
 static inline struct admit *gc_admit(const struct gateway_core *c)
 {
     return c->cfg.max_tickets != 0 ? gc_at(c, c->admit_at) : NULL;
+}
+static inline struct route *gc_route(const struct gateway_core *c) /* NULL: off */
+{
+    return c->cfg.route_entries != 0 ? gc_at(c, c->route_at) : NULL;
 }
 static inline bool gc_full(const struct gc_out *o)
 {
@@ -230,10 +235,12 @@ void gc_ledger_picked(struct gateway_core *c, uint32_t slot, uint64_t out[LEDGER
 
 /* gateway_admit.c */
 bool gc_admit_config(const struct gateway_core_config *cfg, struct admit_config *a); /* false: off */
+/* Ids it will probably make, of those left. */
+uint32_t gc_out_of(const struct gateway_core *c, const struct gc_slot *s);
 void gc_admit_enter(struct gateway_core *c, uint32_t slot);
 void gc_admit_leave(struct gateway_core *c, uint32_t slot); /* DONE, or freed */
 void gc_admit_work(struct gateway_core *c, uint32_t slot, uint32_t n_out); /* ids came; the prompt with the first */
-void gc_admit_cost(struct gateway_core *c, struct gc_worker *w, const float *cost, uint32_t n);
+void gc_admit_cost(struct gc_worker *w, const float *cost, uint32_t n);
 void gc_admit_pool(struct gateway_core *c); /* workers came, went, or know more of themselves */
 /* Not even its prompt could be computed in time, whoever took it. */
 bool gc_admit_too_late(const struct gateway_core *c, const struct gc_slot *s);

@@ -69,25 +69,53 @@ static uint32_t gc_room(const struct gateway_core *c, const struct gc_worker *w,
     return window < slots ? window : slots;
 }
 
-/* The worker with most room that may take it; *full: one could, but for room or a refusal;
+/* What is still to be computed there, and until a seat is free: real-time waits for no batch. */
+static struct route_offer gc_offer(const struct gateway_core *c, const struct gc_slot *s, uint32_t worker)
+{
+    const struct gc_worker *w = &gc_workers(c)[worker];
+    struct route_offer o = {.worker = worker, .match = route_match(gc_route(c), &s->route, worker)};
+    double position = w->prompt_ns > 0 ? w->prompt_ns : 1, id = w->out_ns > 0 ? w->out_ns : 1;
+    uint32_t ahead = s->rank == 0 ? w->n_urgent : w->n_sent;
+    uint32_t left = s->n_ids > o.match ? s->n_ids - o.match : 0;
+    o.prefill_ns = left * position;
+    if (ahead >= w->max_seqs)
+        o.wait_ns = (ahead - w->max_seqs + 1) * (s->n_prompt * position + gc_out_of(c, s) * id) / w->max_seqs;
+    return o;
+}
+
+/* A worker that may take it; *could: one could, but for room or a refusal;
  * *any_room: somebody has room for this class, so those behind it may still go. */
 static uint32_t gc_choose(const struct gateway_core *c, const struct gc_slot *s, bool *could,
                           bool *any_room)
 {
-    uint32_t best = GC_NONE, best_room = 0;
+    struct route_offer offers[GATEWAY_WORKERS_MAX];
+    uint32_t best = GC_NONE, best_room = 0, n = 0;
+    uint64_t live = 0;
     bool owed = c->owed[s->cls] > 0;
     *could = *any_room = false;
     for (uint32_t i = 0; i < c->workers_end; i++) {
         const struct gc_worker *w = &gc_workers(c)[i];
         uint32_t room = gc_room(c, w, s, owed);
         *any_room |= room > 0;
+        live |= (uint64_t)(w->state == GC_LIVE && !w->draining) << i;
         if (!gc_could(c, s, w, false)) continue;
         *could = true;
-        if (room <= best_room || gc_refused(c, s, i)) continue;
+        if (room == 0 || gc_refused(c, s, i)) continue;
+        if (gc_route(c) != NULL) offers[n++] = gc_offer(c, s, i);
+        if (room <= best_room) continue;
         best = i;
         best_room = room;
     }
-    return best;
+    return n < 2 ? best : offers[route_choose(gc_route(c), offers, n, live, c->now_ns)].worker;
+}
+
+static void gc_route_sent(struct gateway_core *c, const struct gc_slot *s, uint32_t worker)
+{
+    if (gc_route(c) == NULL) return;
+    const struct gc_worker *w = &gc_workers(c)[worker];
+    struct route_offer o = gc_offer(c, s, worker);
+    double id = w->out_ns > 0 ? w->out_ns : 1;
+    route_sent(gc_route(c), &s->route, worker, o.prefill_ns + gc_out_of(c, s) * id, c->now_ns);
 }
 
 void gc_queue(struct gateway_core *c, uint32_t slot)
@@ -153,6 +181,7 @@ void gc_to_worker(struct gateway_core *c, uint32_t slot, uint32_t worker)
     s->worker = worker;
     s->has_sub = s->was_sent = 1;
     w->n_sent++;
+    w->n_urgent += s->rank == 0;
     gc_list_add(c, &w->list, slot);
     gc_set_due(c, slot);
 }
@@ -164,6 +193,7 @@ void gc_left_worker(struct gateway_core *c, uint32_t slot)
     struct gc_worker *w = &gc_workers(c)[s->worker];
     assert(w->n_sent > 0);
     w->n_sent--;
+    w->n_urgent -= s->rank == 0;
     gc_list_remove(c, &w->list, slot);
     gc_tenant_left(c, slot);
     s->worker = GC_NONE;
@@ -192,6 +222,7 @@ static void gc_submit(struct gateway_core *c, uint32_t slot, uint32_t worker, st
     s->sub.incarnation = c->cfg.incarnation;
     s->sub.counter = c->next_counter++ * c->cfg.max_slots + slot;
     s->sub_process = w->incarnation;
+    gc_route_sent(c, s, worker);
     gc_to_worker(c, slot, worker);
     w->sent_since[s->cls]++;
     gc_link(o, GA_SUBMIT, worker, slot, s->sub);

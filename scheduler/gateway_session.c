@@ -69,6 +69,7 @@ void gc_down(struct gateway_core *c, uint32_t worker)
         }
     }
     assert(w->n_sent == 0);
+    if (gc_route(c) != NULL) route_gone(gc_route(c), worker);
     struct gc_worker gone = *w;
     memset(w, 0, sizeof *w);
     w->refusals_from = c->events;
@@ -173,7 +174,7 @@ void gc_status(struct gateway_core *c, const struct gateway_event *ev)
         if (ev->status.started_tag[k] != 0)
             tenant_account_started(gc_account(c), k, ev->status.started_tag[k]);
     }
-    gc_admit_cost(c, w, ev->status.cost, ev->status.n_cost);
+    gc_admit_cost(w, ev->status.cost, ev->status.n_cost);
     gc_admit_pool(c);
     gc_unstick(c, GC_STUCK_ROOM, GC_UNSTICK_MAX);
     if (before.draining != w->draining) gc_workers_changed(c, w->draining ? &before : NULL);

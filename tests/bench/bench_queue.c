@@ -83,7 +83,9 @@ static void start(void)
                                       .incarnation = 7,
                                       .no_worker_ns = 5 * SECOND,
                                       .lost_ns = 5 * SECOND,
-                                      .max_tenants = n_tenants};
+                                      .max_tenants = n_tenants,
+                                      .max_tickets = 4096,
+                                      .route_entries = 65536};
     class_table_default(&cfg.classes);
     size_t bytes = gateway_core_bytes(&cfg), list = gateway_core_actions_max(&cfg) * sizeof *acts;
     void *region = mem_map(bytes);
