@@ -228,6 +228,18 @@ static void add_cache(struct writer *w, const struct dispatch_workers *k)
     sample(w, "sluice:recomputes_total", "", (double)k->recomputes);
 }
 
+static void add_classes(struct writer *w, const struct gateway_stats *st)
+{
+    uint64_t now = gateway_now_ns();
+    char labels[64];
+    header(w, "sluice:oldest_wait_seconds", "gauge", "How long the oldest sequence in the queue waits, by class.");
+    for (uint32_t c = 0; c < w->classes->n; c++) {
+        uint64_t at = st->oldest_queued_ns[c];
+        snprintf(labels, sizeof labels, ",class=\"%s\"", w->classes->rows[c].name);
+        sample(w, "sluice:oldest_wait_seconds", labels, at != 0 && now > at ? (double)(now - at) * 1e-9 : 0);
+    }
+}
+
 static void add_workers(struct writer *w, const struct gateway *g)
 {
     struct dispatch_workers k;
@@ -248,6 +260,7 @@ static void add_workers(struct writer *w, const struct gateway *g)
     header(w, "vllm:kv_cache_usage_perc", "gauge", "Share of KV blocks in use, 0 to 1.");
     sample(w, "vllm:kv_cache_usage_perc", "",
            k.blocks_total > room ? (double)(k.blocks_total - room) / (double)k.blocks_total : 0);
+    add_classes(w, &st);
     add_cache(w, &k);
     header(w, "vllm:num_preemptions_total", "counter", "Sequences whose KV was taken for another.");
     sample(w, "vllm:num_preemptions_total", "", (double)k.preemptions);
