@@ -74,7 +74,7 @@ class Limits(ApiTest):
 
     def test_queue(self):
         """Requests over the limit get 503 with Retry-After; those inside all end."""
-        p = self.open_pair("--max-queue-requests", "4", worker=("--max-seqs", "1", "--null-step-us", "5000"))
+        p = self.open_pair("--max-queue-requests", "4", "--max-promises", "0", worker=("--max-seqs", "1", "--null-step-us", "5000"))
         inside = [p.raw().request("POST", "/v1/chat/completions", p.chat_body(max_tokens=100, ignore_eos=True)) for _ in range(4)]
         wait_until(lambda: p.metric("vllm:num_requests_running") + p.metric("vllm:num_requests_waiting") == 4, "four requests")
         r = p.chat(max_tokens=1)
