@@ -33,10 +33,14 @@ TENANTS = """tenants:
 class Asked:
     """One request in a thread of its own: its id and what its client waited."""
 
+    made = 0
+
     def __init__(self, server, n_in, n_out, tier=None, key=None, **more):
         self.server, self.key = server, key
-        self.body = dict({"model": server.model, "prompt": [5 + i % 40 for i in range(n_in)], "max_tokens": n_out,
-                          "ignore_eos": True, "temperature": 0}, **more)
+        Asked.made += 1  # each its own prompt: a prefix of the one before would leave no prefill to explain
+        prompt = [5 + (Asked.made + i) % 200 for i in range(n_in)]
+        self.body = dict({"model": server.model, "prompt": prompt, "max_tokens": n_out, "ignore_eos": True,
+                          "temperature": 0}, **more)
         if tier:
             self.body["service_tier"] = tier
         self.id = self.wall_ms = self.status = None
