@@ -80,7 +80,7 @@ END_TEST
 
 START_TEST(lists_have_cursors)
 {
-    char id[16];
+    char id[24];
     for (int i = 0; i < 5; i++) {
         snprintf(id, sizeof id, "batch_%d", i);
         ck_assert_int_eq(rig_job(s, i == 2 ? "b" : "a", id, "", NULL), 0);
