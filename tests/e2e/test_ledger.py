@@ -135,7 +135,7 @@ class Ledger(E2ETest):
         self.judge("parked", b.wait())
 
     def waited_for_batch(self):
-        b = Asked(self.slow, 900, 1, tier="flex")
+        b = Asked(self.slow, 60, 1, tier="flex")
         wait_until(lambda: self.slow.metric("vllm:num_requests_running") >= 1, "the batch to run")
         self.judge("waited_for_batch", Asked(self.slow, 1, 1).wait())
         b.wait()
@@ -203,8 +203,9 @@ class Ledger(E2ETest):
             self.keys[name] = out.strip()
         self.s = self.up("--null-step-us", "5000", "--null-token-us", "1000", "--max-seqs", "4", "--state",
                          self.path("s"))
-        self.slow = self.up("--null-step-us", "1000", "--null-token-us", "1000", "--null-segments", "1",
-                            "--prefill-chunk", "1024", "--classes", self.path("classes.yaml"), "--state", self.path("slow"))
+        self.slow = self.up("--null-step-us", "1000", "--null-token-us", "20000", "--null-segments", "1", "--prefill-chunk",
+                            "1024", "--batch-interference", "1000",  # long steps, or there is nothing to wait for
+                            "--classes", self.path("classes.yaml"), "--state", self.path("slow"))
         self.fast = self.up("--null-step-us", "10", "--null-token-us", "0", "--max-seqs", "64", "--state", self.path("f"))
         self.q = self.up("--null-step-us", "5000", "--null-token-us", "1000", "--max-seqs", "1", "--tenants",
                          self.path("tenants.yaml"), "--open-metrics", "--state", self.path("q"))
