@@ -37,7 +37,8 @@ class Load:
         n_in, n_out = self.rng.randint(8, 40), self.rng.randint(20, 160)
         prompt = [self.rng.randint(5, 250) for _ in range(n_in)]
         return n_in, json.dumps({"model": self.server.model, "prompt": prompt, "max_tokens": n_out, "ignore_eos": True,
-                                 "stream": True}).encode()
+                                 "stream": True, "stream_options": {"include_usage": True,
+                                                                    "continuous_usage_stats": True}}).encode()
 
     async def call(self):
         n_in, body = self.body()
@@ -55,11 +56,12 @@ class Load:
                 if line.startswith(b"data: [DONE]"):
                     whole = True
                     break
-                if not line.startswith(b"data: "):
+                if not line.startswith(b"data: {"):
                     continue
-                self.events.append((time.monotonic(), 1 + (n_in if got == 0 else 0)))
-                got += 1
-                if cut_at is not None and got >= cut_at:
+                total = json.loads(line[6:])["usage"]["total_tokens"]  # an event may hold several tokens, or half a letter
+                self.events.append((time.monotonic(), total - got))
+                got = total
+                if cut_at is not None and got >= n_in + cut_at:
                     self.cut += 1
                     return
             self.done += whole
