@@ -68,6 +68,15 @@ static void book_queue(struct sequence *s, const struct gateway_action *a)
     s->last_sent_ns = now;
 }
 
+/* It ends without a finish of a worker's: in the queue, or with a worker, whose report does not come. */
+static void book_end(struct sequence *s, bool queued, const struct gateway_action *a)
+{
+    uint64_t now = gateway_now_ns();
+    if (queued) book_queue(s, a);
+    else if (s->last_sent_ns != 0) s->ledger[LEDGER_LEFT] += now - s->last_sent_ns;
+    s->finished_ns = now;
+}
+
 static void perform_deliver(struct dispatch *d, const struct gateway_action *a)
 {
     struct sequence *s = d->slots[a->slot];
@@ -102,6 +111,9 @@ static void perform_fail(struct dispatch *d, const struct gateway_action *a)
     slot_give_back(d, a->slot);
     if (s == NULL) return; /* its owner left: this is the answer to the cancel */
     s->slot = UINT32_MAX;
+    bool queued = false;
+    for (uint32_t i = 0; i < LEDGER_QUEUE_N; i++) queued |= a->queued_ns[i] > 0;
+    book_end(s, queued, a);
     s->ops->fail(s, a->code);
 }
 
@@ -341,6 +353,9 @@ void dispatch_leave(struct dispatch *d, struct sequence *s)
     if (s->slot == UINT32_MAX) return;
     uint32_t slot = s->slot;
     assert(d->slots[slot] == s);
+    struct gateway_action waited = {.kind = GA_FAIL};
+    bool queued = gateway_core_waited(d->core, slot, gateway_now_ns(), waited.queued_ns);
+    book_end(s, queued, &waited);
     s->slot = UINT32_MAX;
     d->slots[slot] = NULL;
     if (d->performing) {

@@ -80,7 +80,7 @@ void explain_json(struct buf *out, const struct explain_entry *e, const struct c
     put_text(out, "label", e->label);
     put_text(out, "class", classes->rows[e->cls].name);
     put_text(out, "worker", e->worker);
-    put_text(out, "finish", e->code != ERR_OK ? err_name(e->code) : finish_text(e->finish));
+    put_text(out, "finish", e->code != ERR_OK ? err_code_text(e->code) : finish_text(e->finish));
     buf_addf(out, ",\"created\":%lld,\"wall_ms\":%.3f,\"ttft_ms\":", (long long)e->at_s, (double)e->wall_ns / 1e6);
     if (e->ttft_ns > 0) buf_addf(out, "%.3f", (double)e->ttft_ns / 1e6);
     else buf_adds(out, "null");

@@ -556,7 +556,7 @@ static void explain(const struct request *r)
     e.wall_ns = request_ledger(r, e.ns);
     e.ttft_ns = c->first_ns > r->came_ns ? c->first_ns - r->came_ns : 0;
     e.cls = r->job.params.cls;
-    e.finish = c->finish;
+    e.finish = c->finish == FINISH_NONE ? FINISH_CANCELLED : c->finish; /* its client left */
     e.n_prompt = c->seq.n_prompt;
     e.n_out = c->seq.n_out;
     e.cached = c->seq.cached;
@@ -571,6 +571,7 @@ void request_close(struct request **pr)
     struct request *r = *pr;
     *pr = NULL;
     if (r == NULL) return;
+    for (uint32_t i = 0; i < r->n_choices; i++) dispatch_leave(r->g->dispatch, &r->choices[i].seq); /* books their time */
     explain(r);
     for (uint32_t i = 0; i < r->n_choices; i++) count_end(r, &r->choices[i], FINISH_CANCELLED);
     leave_budget(r); /* a lane that still reads it holds nobody's room */

@@ -158,6 +158,8 @@ void gc_free(struct gateway_core *c, uint32_t slot)
 void gc_fail(struct gateway_core *c, uint32_t slot, enum err_code code, struct gc_out *o)
 {
     struct gc_slot *s = &gc_slots(c)[slot];
+    uint64_t queued_ns[LEDGER_QUEUE_N] = {0};
+    gateway_core_waited(c, slot, c->now_ns, queued_ns);
     if (s->state == GC_SENT) {
         gc_link(o, GA_CANCEL, s->worker, slot, s->sub);
         c->cancels++;
@@ -171,6 +173,7 @@ void gc_fail(struct gateway_core *c, uint32_t slot, enum err_code code, struct g
     struct gateway_action *a = gc_emit(o, GA_FAIL);
     a->slot = slot;
     a->code = code;
+    memcpy(a->queued_ns, queued_ns, sizeof queued_ns);
     gc_free(c, slot);
 }
 

@@ -163,7 +163,7 @@ struct gateway_action {
     enum err_code code;            /* FAIL; HELLO_REPLY: ERR_OK or the refusal */
     const char *reason;            /* HELLO_REPLY: static text */
     uint32_t version;              /* HELLO_REPLY: the agreed one */
-    uint64_t queued_ns[LEDGER_QUEUE_N]; /* SUBMIT: by cause, since it came into the queue (this time); their sum */
+    uint64_t queued_ns[LEDGER_QUEUE_N]; /* SUBMIT, FAIL of a queued one: by cause, since it came into the queue (this time) */
 };
 
 struct gateway_stats {
@@ -205,6 +205,9 @@ void gateway_core_tenant_stats(const struct gateway_core *c, uint32_t tenant, st
  * tenant that has none gets its first: min(known tenants without any, max_slots / 8) are kept for those. So who floods
  * is refused, and nobody else. */
 bool gateway_core_room(const struct gateway_core *c, uint32_t tenant);
+/* Where a queued slot's time went so far, by cause (ledger.h); false: it isn't queued. For who leaves before it is
+ * picked: ask before GE_CANCEL. */
+bool gateway_core_waited(const struct gateway_core *c, uint32_t slot, uint64_t now_ns, uint64_t out[LEDGER_QUEUE_N]);
 /* May this request, all its sequences together, come in (admit.h)? Asked once a request, after the tenant's own
  * limits and before GE_ARRIVED. ERR_OK; ERR_OVERLOADED: the first token would miss the class's objective, v->retry_ns
  * says when it will be taken (0 = that cannot be promised); ERR_DEADLINE: it would not start before its deadline. */

@@ -61,12 +61,13 @@ static uint64_t gc_take(uint64_t *left, uint64_t want)
     return n;
 }
 
-void gc_ledger_picked(struct gateway_core *c, uint32_t slot, uint64_t out[LEDGER_QUEUE_N])
+static void gc_ledger_waited(const struct gateway_core *c, uint32_t slot, uint64_t now_ns, uint64_t out[LEDGER_QUEUE_N])
 {
     const struct gc_slot *s = &gc_slots(c)[slot];
-    struct gc_tenant *t = &gc_tenants(c)[s->tenant];
-    const uint64_t *now = c->why_ns[s->cls];
-    uint64_t left = c->now_ns - s->queued_ns;
+    const struct gc_tenant *t = &gc_tenants(c)[s->tenant];
+    uint64_t now[GC_WHYS], left = now_ns - s->queued_ns;
+    memcpy(now, c->why_ns[s->cls], sizeof now);
+    if (c->why[s->cls] < GC_WHYS && now_ns > c->why_at_ns) now[c->why[s->cls]] += now_ns - c->why_at_ns; /* since the last event */
     memset(out, 0, LEDGER_QUEUE_N * sizeof *out);
     out[LEDGER_CAP - LEDGER_QUEUE] = gc_take(&left, gc_held_ns(c, t) - s->was_held_ns);
     out[LEDGER_NO_WORKER - LEDGER_QUEUE] =
@@ -76,6 +77,19 @@ void gc_ledger_picked(struct gateway_core *c, uint32_t slot, uint64_t out[LEDGER
     uint64_t others = picks > own ? left / picks * (picks - own) : 0;
     out[LEDGER_TENANT - LEDGER_QUEUE] = gc_take(&left, others);
     out[LEDGER_OWN - LEDGER_QUEUE] = left;
+}
+
+void gc_ledger_picked(struct gateway_core *c, uint32_t slot, uint64_t out[LEDGER_QUEUE_N])
+{
+    const struct gc_slot *s = &gc_slots(c)[slot];
+    gc_ledger_waited(c, slot, c->now_ns, out);
     c->picks[s->cls]++;
-    t->picks[s->cls]++;
+    gc_tenants(c)[s->tenant].picks[s->cls]++;
+}
+
+bool gateway_core_waited(const struct gateway_core *c, uint32_t slot, uint64_t now_ns, uint64_t out[LEDGER_QUEUE_N])
+{
+    if (slot >= c->cfg.max_slots || gc_slots(c)[slot].state != GC_QUEUED) return false;
+    gc_ledger_waited(c, slot, now_ns, out);
+    return true;
 }

@@ -19,6 +19,7 @@
     X(CAP, "in_flight_cap", "its tenant had as many in flight as it may", "raise the tenant's max-in-flight") \
     X(NO_WORKER, "no_worker", "no worker could take it", "look at the workers: sluice doctor, their logs") \
     X(LOST, "worker_lost", "with a worker that was lost or gave it back", "look at why the worker ended") \
+    X(LEFT, "at_worker", "with a worker that has not reported: it ended early", "it was cancelled, or its deadline passed") \
     X(SEAT, "worker_queue", "at a worker, for a seat or blocks", "more seats (--max-seqs), more KV (--kv-tokens), or a worker more") \
     X(BATCH, "waited_for_batch", "a batch step had the device", "lower --batch-interference")    \
     X(PREFILL, "prefill", "its prompt was computed", "shorter prompts, or prefixes that repeat")   \

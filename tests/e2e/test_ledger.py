@@ -232,6 +232,44 @@ class Ledger(E2ETest):
         else:  # other tests run beside this one: a client that was descheduled is no fault of the ledger
             self.assertLessEqual(sorted(r[2] for r in self.rows)[n // 2], 0.02)
 
+    def ended(self, label, cause, finish="cancelled"):
+        class A:
+            id, server = label, self.s
+        e = self.explained(A)
+        parts = {p["cause"]: p["ms"] for p in e["parts"]}
+        self.assertEqual((e["top"], e["finish"]), (cause, finish), parts)
+        self.assertLessEqual(parts.get("other", 0), 0.01 * e["wall_ms"], parts)
+
+    def post(self, label, n_out, **headers):
+        c = http.client.HTTPConnection(self.s.host, self.s.port, timeout=harness.LIMIT_S)
+        c.request("POST", "/v1/completions", json.dumps({"model": self.s.model, "prompt": [7], "max_tokens": n_out, "stream": True,
+                                                         "ignore_eos": True}),
+                  {"Content-Type": "application/json", "X-Request-Id": label, **headers})
+        return c
+
+    def test_who_ends_early_is_explained(self):
+        """By its client while it runs; in the queue by its deadline, and by its client."""
+        self.s = self.up("--null-step-us", "5000", "--null-token-us", "1000", "--max-seqs", "1", "--state", self.path("e"))
+        c = self.post("cut", 200)
+        r = c.getresponse()
+        for _ in range(60):
+            r.readline()
+        r.close()
+        c.close()
+        self.ended("cut", "at_worker")
+        self.s.signal(signal.SIGSTOP)  # the supervisor: no other worker meanwhile
+        os.kill(self.s.children()["worker"], signal.SIGKILL)
+        wait_until(lambda: self.s.metric("sluice:workers_live") == 0, "the worker to be missed")
+        late = self.post("late", 2, **{"X-Sluice-Deadline-Ms": "700"})
+        gone = self.post("gone", 2)
+        self.assertGreaterEqual(late.getresponse().status, 400)
+        gone.close()
+        self.ended("late", "no_worker", "deadline_exceeded")
+        self.ended("gone", "no_worker")
+        late.close()
+        self.s.signal(signal.SIGCONT)
+        self.s.ready()
+
     def test_who_may_ask(self):
         with open(self.path("tenants.yaml"), "w") as f:
             f.write(TENANTS)
