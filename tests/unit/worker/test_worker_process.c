@@ -98,6 +98,17 @@ static void follow_until(struct book *b, uint64_t tokens) {
     }
 }
 
+/* One that has not begun when SIGTERM comes is handed back, and this gateway has no other worker for it. */
+static void follow_until_all_run(struct book *b) {
+    uint32_t begun = 0;
+    while (begun < b->n) {
+        follow_until(b, b->tokens + 1);
+        begun = 0;
+        for (uint32_t i = 0; i < b->n; i++)
+            begun += b->lines[i].n > 0;
+    }
+}
+
 static void fill(struct book *b, uint32_t n) {
     *b = (struct book){.n = n};
     for (uint32_t i = 0; i < n; i++)
@@ -108,7 +119,7 @@ START_TEST(sigterm_drains) {
     static struct book b;
     fill(&b, 4);
     pid_t pid = spawn(NULL);
-    follow_until(&b, 8);
+    follow_until_all_run(&b);
     kill(pid, SIGTERM);
     book_run(&gw, &b, 0); /* what runs ends, and is acknowledged */
     ck_assert_int_eq(wait_exit(pid), 0);
