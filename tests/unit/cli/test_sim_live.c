@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "cli/sim_cluster.h"
 #include "cli/sim_fit.h"
+#include "tests/common/test_run.h"
 
 #include <check.h>
 #include <math.h>
@@ -190,10 +191,5 @@ int main(void)
     tcase_add_test(c, test_file_and_draws);
     tcase_add_test(c, test_kinds);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_set_fork_status(r, CK_NOFORK);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return test_run(s);
 }

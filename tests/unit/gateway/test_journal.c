@@ -1,6 +1,7 @@
 /* The journal: cut at every byte of what was written, a line's ids are a prefix of what was appended; a
  * failed sync begins a new segment and loses nothing; an ended line does not come back. */
 #include "gateway/journal.h"
+#include "tests/common/test_run.h"
 #include "tests/common/testpaths.h"
 
 #include <check.h>
@@ -119,10 +120,5 @@ int main(void)
     tcase_add_test(t, a_failed_sync_loses_nothing);
     tcase_add_test(t, every_prefix_is_good);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_run(suite);
 }

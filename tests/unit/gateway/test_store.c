@@ -1,6 +1,7 @@
 /* The store: what is answered is there after reopening; a result counts once; a foreign id is not found; an
  * older gateway writes nothing; a full store waits; a damaged one is set aside. */
 #include "gateway/store_check.h"
+#include "tests/common/test_run.h"
 #include "tests/unit/gateway/store_rig.h"
 
 #include <fcntl.h>
@@ -205,10 +206,5 @@ int main(void)
     tcase_add_test(t, newer_is_refused);
     tcase_add_loop_test(t, damage_is_set_aside, 0, 12);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_run(suite);
 }
