@@ -262,14 +262,13 @@ static struct hash128 ask_key(struct sequence *const *seqs, uint32_t n)
     head.frequency = s->submit.frequency_penalty;
     head.n_stops = s->submit.n_stops;
     head.n_bias = s->submit.n_bias;
-    struct hash128 key = {hash64(&head, sizeof head, 1), hash64(&head, sizeof head, 2)};
+    struct { struct hash128 before, prompt; } both = {.before = hash128(&head, sizeof head, 0)};
     for (uint32_t i = 0; i < n; i++) {
-        size_t bytes = seqs[i]->n_prompt * sizeof *seqs[i]->prompt;
         if (i > 0 && seqs[i]->prompt == seqs[i - 1]->prompt) continue; /* choices of one prompt */
-        key.lo = hash64(seqs[i]->prompt, bytes, key.lo);
-        key.hi = hash64(seqs[i]->prompt, bytes, key.hi);
+        both.prompt = hash128(seqs[i]->prompt, seqs[i]->n_prompt * sizeof *seqs[i]->prompt, 0);
+        both.before = hash128(&both, sizeof both, 0);
     }
-    return key;
+    return both.before;
 }
 
 int dispatch_admit(struct dispatch *d, struct sequence *const *seqs, uint32_t n, uint32_t *retry_ms,
@@ -277,6 +276,8 @@ int dispatch_admit(struct dispatch *d, struct sequence *const *seqs, uint32_t n,
 {
     struct admit_verdict v;
     const struct sequence *s = seqs[0];
+    *retry_ms = 0;
+    if (d->g->settings->max_promises == 0) return 0; /* admission is off: no key of the prompts either */
     struct gateway_ask ask = {.key = ask_key(seqs, n),
                               .tenant = s->tenant,
                               .n_seqs = n,
@@ -287,7 +288,6 @@ int dispatch_admit(struct dispatch *d, struct sequence *const *seqs, uint32_t n,
         ask.n_prompt += seqs[i]->n_prompt;
         ask.max_out += seqs[i]->submit.max_total - seqs[i]->n_prompt;
     }
-    *retry_ms = 0;
     switch (gateway_core_admit(d->core, &ask, gateway_now_ns(), &v)) {
     case ERR_OK: return 0;
     case ERR_DEADLINE:
