@@ -96,18 +96,24 @@ void gc_admit_pool(struct gateway_core *c)
     admit_set_pool(gc_admit(c), &p, c->now_ns);
 }
 
-bool gc_admit_too_late(const struct gateway_core *c, const struct gc_slot *s)
+/* The least that a prompt can take, on the fastest that could take `s` (NULL: on the fastest); 0 = not known of one of
+ * them, it may be fast. Half of what the model says: with a cached prefix, or alone on the device, it may be that fast. */
+static double gc_prompt_least_ns(const struct gateway_core *c, const struct gc_slot *s, uint32_t n_prompt)
 {
     double best = 0;
-    if (gc_admit(c) == NULL || s->next > s->n_prompt) return false;
     for (uint32_t i = 0; i < c->workers_end; i++) {
         const struct gc_worker *w = &gc_workers(c)[i];
-        if (!gc_could(c, s, w, false)) continue;
-        if (w->prompt_ns <= 0) return false; /* not known of one: it may be fast */
+        if (s != NULL ? !gc_could(c, s, w, false) : w->state != GC_LIVE || w->draining) continue;
+        if (w->prompt_ns <= 0) return 0;
         if (best <= 0 || w->prompt_ns < best) best = w->prompt_ns;
     }
-    /* half of what the model says: with a cached prefix, or alone on the device, it may be that fast */
-    return (double)s->n_prompt * best / 2 > (double)(s->deadline_ns - c->now_ns);
+    return n_prompt * best / 2;
+}
+
+bool gc_admit_too_late(const struct gateway_core *c, const struct gc_slot *s)
+{
+    if (gc_admit(c) == NULL || s->next > s->n_prompt) return false;
+    return gc_prompt_least_ns(c, s, s->n_prompt) > (double)(s->deadline_ns - c->now_ns);
 }
 
 static uint8_t gc_ahead(const struct gateway_core *c, uint8_t cls)
@@ -136,17 +142,9 @@ static uint32_t gc_fair_seqs(const struct gateway_core *c, uint32_t tenant)
 static bool gc_admit_hopeless(const struct gateway_core *c, const struct gateway_ask *ask,
                               uint64_t now_ns)
 {
-    double best = 0;
     if (ask->deadline_ns == 0 || ask->n_seqs == 0) return false;
     if (now_ns >= ask->deadline_ns) return true;
-    for (uint32_t i = 0; i < c->workers_end; i++) {
-        const struct gc_worker *w = &gc_workers(c)[i];
-        if (w->state != GC_LIVE || w->draining) continue;
-        if (w->prompt_ns <= 0) return false; /* not known of one: it may be fast */
-        if (best <= 0 || w->prompt_ns < best) best = w->prompt_ns;
-    }
-    /* half of what the model says, as in gc_admit_too_late */
-    return (double)(ask->n_prompt / ask->n_seqs) * best / 2 > (double)(ask->deadline_ns - now_ns);
+    return gc_prompt_least_ns(c, NULL, ask->n_prompt / ask->n_seqs) > (double)(ask->deadline_ns - now_ns);
 }
 
 enum err_code gateway_core_admit(struct gateway_core *c, const struct gateway_ask *ask,

@@ -17,15 +17,20 @@ void gc_ledger_pass(struct gateway_core *c, uint64_t now_ns)
     c->why_at_ns = now_ns;
 }
 
-static enum gc_why gc_why(const struct gateway_core *c, uint8_t cls)
+static bool gc_any_live(const struct gateway_core *c)
 {
-    uint32_t live = 0, urgent = 0;
-    if (c->queued[cls] == 0) return GC_WHYS;
     for (uint32_t i = 0; i < c->workers_end; i++) {
         const struct gc_worker *w = &gc_workers(c)[i];
-        live += w->state == GC_LIVE && !w->draining;
+        if (w->state == GC_LIVE && !w->draining) return true;
     }
-    if (live == 0) return GC_WHY_NO_WORKER;
+    return false;
+}
+
+static enum gc_why gc_why(const struct gateway_core *c, uint8_t cls)
+{
+    uint32_t urgent = 0;
+    if (c->queued[cls] == 0) return GC_WHYS;
+    if (!gc_any_live(c)) return GC_WHY_NO_WORKER;
     for (uint32_t k = 0; k < c->cfg.classes.n; k++) {
         bool before = c->cfg.classes.rows[k].order < c->cfg.classes.rows[cls].order;
         urgent += before ? c->sent[k] : 0;
