@@ -83,13 +83,13 @@ static struct route_offer gc_offer(const struct gateway_core *c, const struct gc
     return o;
 }
 
-/* A worker that may take it; *could: one could, but for room or a refusal;
+/* A worker that may take it; false: none. *could: one could, but for room or a refusal;
  * *any_room: somebody has room for this class, so those behind it may still go. */
-static uint32_t gc_choose(const struct gateway_core *c, const struct gc_slot *s, bool *could,
-                          bool *any_room)
+static bool gc_choose(const struct gateway_core *c, const struct gc_slot *s, struct route_offer *chosen, bool *could,
+                      bool *any_room)
 {
     struct route_offer offers[GATEWAY_WORKERS_MAX];
-    uint32_t best = GC_NONE, best_room = 0, n = 0;
+    uint32_t best_room = 0, n = 0;
     uint64_t live = 0;
     bool owed = c->owed[s->cls] > 0;
     *could = *any_room = false;
@@ -101,21 +101,24 @@ static uint32_t gc_choose(const struct gateway_core *c, const struct gc_slot *s,
         if (!gc_could(c, s, w, false)) continue;
         *could = true;
         if (room == 0 || gc_refused(c, s, i)) continue;
-        if (gc_route(c) != NULL) offers[n++] = gc_offer(c, s, i);
-        if (room <= best_room) continue;
-        best = i;
-        best_room = room;
+        if (gc_route(c) != NULL) {
+            offers[n++] = gc_offer(c, s, i);
+        } else if (room > best_room) { /* the one with most room */
+            offers[0] = (struct route_offer){.worker = i};
+            best_room = room;
+            n = 1;
+        }
     }
-    return n < 2 ? best : offers[route_choose(gc_route(c), offers, n, live, c->now_ns)].worker;
+    if (n > 0) *chosen = offers[n < 2 ? 0 : route_choose(gc_route(c), offers, n, live, c->now_ns)];
+    return n > 0;
 }
 
-static void gc_route_sent(struct gateway_core *c, const struct gc_slot *s, uint32_t worker)
+static void gc_route_sent(struct gateway_core *c, const struct gc_slot *s, const struct route_offer *to)
 {
     if (gc_route(c) == NULL) return;
-    const struct gc_worker *w = &gc_workers(c)[worker];
-    struct route_offer o = gc_offer(c, s, worker);
+    const struct gc_worker *w = &gc_workers(c)[to->worker];
     double id = w->out_ns > 0 ? w->out_ns : 1;
-    route_sent(gc_route(c), &s->route, worker, o.prefill_ns + gc_out_of(c, s) * id, c->now_ns);
+    route_sent(gc_route(c), &s->route, to->worker, to->prefill_ns + gc_out_of(c, s) * id, c->now_ns);
 }
 
 void gc_queue(struct gateway_core *c, uint32_t slot)
@@ -209,8 +212,9 @@ void gc_seat_freed(struct gateway_core *c, const struct gc_slot *s)
         w->window[s->cls]++;
 }
 
-static void gc_submit(struct gateway_core *c, uint32_t slot, uint32_t worker, struct gc_out *o)
+static void gc_submit(struct gateway_core *c, uint32_t slot, const struct route_offer *to, struct gc_out *o)
 {
+    uint32_t worker = to->worker;
     struct gc_slot *s = &gc_slots(c)[slot];
     struct gc_worker *w = &gc_workers(c)[worker];
     c->promoted += fair_queue_pick(gc_fair(c), slot, c->now_ns);
@@ -222,7 +226,7 @@ static void gc_submit(struct gateway_core *c, uint32_t slot, uint32_t worker, st
     s->sub.incarnation = c->cfg.incarnation;
     s->sub.counter = c->next_counter++ * c->cfg.max_slots + slot;
     s->sub_process = w->incarnation;
-    gc_route_sent(c, s, worker);
+    gc_route_sent(c, s, to);
     gc_to_worker(c, slot, worker);
     w->sent_since[s->cls]++;
     gc_link(o, GA_SUBMIT, worker, slot, s->sub);
@@ -235,6 +239,7 @@ static void gc_submit(struct gateway_core *c, uint32_t slot, uint32_t worker, st
 /* The next of this class, if it has one that can go now. false: none, for this event. */
 static bool gc_dispatch_one(struct gateway_core *c, uint8_t cls, uint32_t *stuck, struct gc_out *o)
 {
+    struct route_offer to;
     bool could, any_room;
     uint32_t slot = fair_queue_head(gc_fair(c), cls, c->now_ns);
     if (slot == FAIR_NONE) return false;
@@ -243,9 +248,8 @@ static bool gc_dispatch_one(struct gateway_core *c, uint8_t cls, uint32_t *stuck
         gc_fail(c, slot, ERR_DEADLINE, o);
         return true;
     }
-    uint32_t w = gc_choose(c, s, &could, &any_room);
-    if (w != GC_NONE) {
-        gc_submit(c, slot, w, o);
+    if (gc_choose(c, s, &to, &could, &any_room)) {
+        gc_submit(c, slot, &to, o);
         return true;
     }
     if (!any_room) return false;
