@@ -163,6 +163,7 @@ static void arrive(struct request *r)
     }
     r->starting = false;
     if (bad) {
+        if (err_http_status(e.code) >= 500) tenant_take_back(r->g, r->tenant, &r->share); /* nothing of it ran */
         fail(r, &e);
         if (e.code == ERR_OVERLOADED) r->retry_ms = retry_ms;
         return;

@@ -191,6 +191,16 @@ void tenant_settle(struct gateway *g, struct tenant *t, struct tenant_share *s)
     if (t->budget.n_waiters > 0) tenants_look_soon(g->tenants);
 }
 
+void tenant_take_back(struct gateway *g, struct tenant *t, struct tenant_share *s)
+{
+    if (t == NULL) return;
+    if (s->lease.held) {
+        token_budget_take_back(&t->budget, &s->lease);
+        note(t, now());
+    }
+    tenant_settle(g, t, s);
+}
+
 void tenant_view(struct tenant *t, struct budget_view *v)
 {
     token_budget_view(&t->budget, now(), v);

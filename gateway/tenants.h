@@ -88,6 +88,8 @@ enum tenant_answer tenant_reserve(struct gateway *g, struct tenant *t, struct te
                                   uint64_t prompt, uint64_t output, struct budget_verdict *v);
 void tenant_charge(struct tenant *t, struct tenant_share *s, uint64_t prompt, uint64_t output);
 void tenant_settle(struct gateway *g, struct tenant *t, struct tenant_share *s);
+/* Settled before it began, for a reason of the server's (overload, full, too late): it was no request of this minute. */
+void tenant_take_back(struct gateway *g, struct tenant *t, struct tenant_share *s);
 /* Would so many more sequences pass its own queue-room? */
 bool tenant_queue_full(const struct gateway *g, const struct tenant *t, uint32_t more);
 /* The error of a verdict; *retry_ms 0 = trying again is of no use. */

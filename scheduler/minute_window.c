@@ -56,6 +56,18 @@ void minute_window_add_past(struct minute_window *w, uint64_t now_ns, uint64_t a
     if (back < CELLS && back <= w->last) add_at(w, w->last - back, n);
 }
 
+void minute_window_take_back(struct minute_window *w, uint64_t n)
+{
+    assert(n <= w->sum);
+    w->sum -= n;
+    for (uint64_t i = 0; n > 0 && i < CELLS; i++) {
+        uint32_t *cell = &w->cells[(w->last + CELLS - i) % CELLS];
+        uint32_t part = n < *cell ? (uint32_t)n : *cell;
+        *cell -= part;
+        n -= part;
+    }
+}
+
 uint64_t minute_window_sum(struct minute_window *w, uint64_t now_ns)
 {
     advance(w, now_ns);

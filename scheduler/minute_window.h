@@ -31,6 +31,8 @@ void minute_window_init(struct minute_window *w);
 void minute_window_add(struct minute_window *w, uint64_t now_ns, uint64_t n);
 /* The same for what happened `age_ns` ago; older than the window: nothing. */
 void minute_window_add_past(struct minute_window *w, uint64_t now_ns, uint64_t age_ns, uint64_t n);
+/* `n` of what was added last did not happen after all; n <= sum. */
+void minute_window_take_back(struct minute_window *w, uint64_t n);
 uint64_t minute_window_sum(struct minute_window *w, uint64_t now_ns);
 /* The first instant at which at least `n` of what counts now counts no more; n <= sum. `now_ns` for 0. */
 uint64_t minute_window_frees_ns(struct minute_window *w, uint64_t now_ns, uint64_t n);

@@ -177,6 +177,13 @@ void token_budget_settle(struct token_budget *b, struct budget_lease *lease)
     *lease = (struct budget_lease){0};
 }
 
+void token_budget_take_back(struct token_budget *b, struct budget_lease *lease)
+{
+    if (!lease->held) return;
+    token_budget_settle(b, lease);
+    minute_window_take_back(&b->requests, 1);
+}
+
 /* ---- waiters */
 
 void token_budget_wait(struct token_budget *b, struct budget_time t, struct budget_waiter *w)

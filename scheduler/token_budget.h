@@ -103,6 +103,9 @@ void token_budget_charge(struct token_budget *b, struct budget_time t, struct bu
                          uint64_t prompt, uint64_t output);
 void token_budget_settle(struct token_budget *b, struct budget_lease *lease);
 
+/* Settled, and it does not count as a request either: refused, in the same turn, for a reason that is not its tenant's. */
+void token_budget_take_back(struct token_budget *b, struct budget_lease *lease);
+
 /* w->lease, prompt and output filled in by the caller; owned by it until next or unwait gave it back. */
 void token_budget_wait(struct token_budget *b, struct budget_time t, struct budget_waiter *w);
 void token_budget_unwait(struct token_budget *b, struct budget_waiter *w); /* harmless when in no queue */

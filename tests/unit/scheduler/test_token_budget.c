@@ -278,6 +278,16 @@ START_TEST(test_requests_and_in_flight)
     ck_assert_int_eq(reserve(1, 1, &l[3]).why, BUDGET_REQUESTS);
     now = v.at_ns;
     ck_assert_int_eq(reserve(1, 1, &l[3]).why, BUDGET_OK);
+    /* one that is taken back leaves the others' as they were, and is harmless the second time */
+    struct budget_verdict full = reserve(1, 1, &l[1]);
+    ck_assert_int_eq(full.why, BUDGET_REQUESTS);
+    token_budget_take_back(&b, &l[3]);
+    token_budget_take_back(&b, &l[3]);
+    ck_assert_int_eq(reserve(1, 1, &l[3]).why, BUDGET_OK);
+    token_budget_settle(&b, &l[3]);
+    v = reserve(1, 1, &l[1]);
+    ck_assert(v.why == BUDGET_REQUESTS && v.at_ns == full.at_ns);
+    ck_assert_ptr_null(token_budget_check(&b, at(now)));
 }
 END_TEST
 
