@@ -46,7 +46,6 @@ static double client_wait_ms(const struct arm_request *r, int end) {
 /* Adds the arm's waits beside the worker's; 0 = they cannot be matched. */
 static uint32_t path_of(const struct arm *a, const struct sim_fit *f, double *first, double *end) {
     uint32_t n = 0, seen = 0;
-    const struct sim_fit_request *of[1] = {NULL};
     for (uint32_t i = 0; i < f->n_requests; i++) {
         const struct sim_fit_request *q = &f->requests[i];
         double at = (double)q->at_ns / 1e6;
@@ -56,15 +55,15 @@ static uint32_t path_of(const struct arm *a, const struct sim_fit *f, double *fi
         return 0;
     seen = 0;
     for (uint32_t i = 0; i < f->n_requests; i++) {
-        of[0] = &f->requests[i];
-        double at = (double)of[0]->at_ns / 1e6;
-        if (of[0]->rank != 0 || at < a->from_ms || at > a->to_ms)
+        const struct sim_fit_request *q = &f->requests[i];
+        double at = (double)q->at_ns / 1e6;
+        if (q->rank != 0 || at < a->from_ms || at > a->to_ms)
             continue;
         const struct arm_request *r = &a->rt[seen++];
-        if (!r->answer.whole || of[0]->end_ns == 0)
+        if (!r->answer.whole || q->end_ns == 0)
             continue;
-        first[n] = client_wait_ms(r, 0) - (double)(of[0]->first_ns - of[0]->at_ns) / 1e6;
-        end[n++] = client_wait_ms(r, 1) - (double)(of[0]->end_ns - of[0]->at_ns) / 1e6;
+        first[n] = client_wait_ms(r, 0) - (double)(q->first_ns - q->at_ns) / 1e6;
+        end[n++] = client_wait_ms(r, 1) - (double)(q->end_ns - q->at_ns) / 1e6;
     }
     return n;
 }
